@@ -56,7 +56,7 @@ def figures(metrics: AccountantMetrics) -> tuple[float | None, ...]:
 
 
 async def shown(metrics: AccountantMetrics, wanted: tuple[float | None, ...]) -> None:
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         while True:
             if figures(metrics) == wanted:
                 return

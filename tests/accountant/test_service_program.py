@@ -34,7 +34,7 @@ def write_config(folder: Path, extra: str = "", budget: str = BUDGET) -> Path:
 
 def run(path: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "shuffledp_accountant.cli", "--config", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
 
 
 def test_the_ledger_is_in_the_state_folder_unless_the_environment_says_otherwise(

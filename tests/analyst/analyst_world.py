@@ -12,7 +12,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from simulated_parties import ROUTE, Happened, SimulatedAccountant, SimulatedNode
@@ -30,6 +30,12 @@ from shuffledp_core.transport.tls import channel_to
 from shuffledp_ops.keys.pki import create_deployment
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, batch_pb2_grpc, node_pb2
 from shuffledp_sim.system.ports import Ports
+
+MIX_SECONDS: Final = 1000.0
+"""A round's time for mixing: far beyond `HANG_SECONDS`, so that no test waits for its end."""
+
+HANG_SECONDS: Final = 240.0
+"""Time after which a test has failed; a busy machine needs a part of it."""
 
 
 def plan(**changes: Any) -> RoundPlan:
@@ -78,7 +84,7 @@ class World:
         self.accountant = SimulatedAccountant(self.deployment, "accountant", happened=self.happened)
         self.options: dict[str, Any] = {
             "recovery_seconds": 20.0,
-            "mix_timeout_seconds": 60.0,
+            "mix_timeout_seconds": MIX_SECONDS,
         } | options
         self._analyst: AnalystServer | None = None
         self._background: list[asyncio.Future[None]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from analyst_world import World
+from analyst_world import HANG_SECONDS, World
 
 from shuffledp_analyst.running import RunningRound
 
@@ -37,6 +37,6 @@ async def test_a_failure_that_nobody_foresaw_ends_the_round_at_once(
         "shuffledp_analyst.watching._require_provable", lambda _running, _name: None
     )
     monkeypatch.setattr(function, failing)
-    async with asyncio.timeout(50):  # below the round's own deadline
+    async with asyncio.timeout(HANG_SECONDS):  # below the round's own deadline
         result = await world.ended(await world.open())
     assert (result.error, "ZeroDivisionError" in (result.reason or "")) == ("RoundFailed", True)

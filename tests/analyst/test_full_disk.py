@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from analyst_world import World, plan
+from analyst_world import HANG_SECONDS, World, plan
 from small_disk import SmallDisk
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
@@ -33,7 +33,7 @@ async def world(tmp_path: Path, small_disk: SmallDisk) -> AsyncIterator[World]:
 
 
 async def wait_until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):  # only an analyst that never does it takes so long
+    async with asyncio.timeout(HANG_SECONDS):  # only an analyst that never does it takes so long
         while not happened():  # noqa: ASYNC110 - a log tells nobody that it was written to
             await asyncio.sleep(0)
 

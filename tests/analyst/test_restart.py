@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 import pytest
-from analyst_world import World, plan
+from analyst_world import HANG_SECONDS, MIX_SECONDS, World, plan
 
 from shuffledp_analyst.app import assemble
 from shuffledp_analyst.cli import main
@@ -104,7 +104,7 @@ async def test_a_batch_that_no_process_survives_is_given_up_in_the_end(world: Wo
 
 
 async def written(path: Path) -> None:
-    async with asyncio.timeout(60):  # only an analyst that never writes it takes so long
+    async with asyncio.timeout(HANG_SECONDS):  # only an analyst that never writes it takes so long
         while not path.exists():  # noqa: ASYNC110, ASYNC240 - a file tells nobody that it is there
             await asyncio.sleep(0)
 
@@ -128,12 +128,10 @@ async def closed_an_hour_ago(world: World) -> str:
 async def test_a_restart_gives_a_round_without_its_batch_no_more_time(world: World) -> None:
     round_id = await closed_an_hour_ago(world)
     await world.start_analyst()
-    async with asyncio.timeout(
-        45
-    ):  # below the mixing time, 60 s: only a round whose time begins anew takes longer
+    async with asyncio.timeout(HANG_SECONDS):  # only a round whose time begins anew takes longer
         result = await world.ended(round_id)
     assert (result.outcome, result.error) == ("failed", "UnreachableError")
-    assert "within 60.0 s of the close" in str(result.reason)
+    assert f"within {MIX_SECONDS:.1f} s of the close" in str(result.reason)
 
 
 async def test_a_round_of_an_earlier_version_has_its_time_from_the_restart_on(world: World) -> None:
@@ -368,7 +366,7 @@ async def start_process(world: World, config: Path) -> asyncio.subprocess.Proces
     )
     roster = world.roster
     async with channel_to(roster.analyst, world.deployment.keys_of("client"), roster) as channel:
-        await asyncio.wait_for(channel.channel_ready(), 60)
+        await asyncio.wait_for(channel.channel_ready(), HANG_SECONDS)
     return process
 
 

@@ -74,7 +74,7 @@ def http(deployment: Deployment, keys: Path | None = None) -> httpx.AsyncClient:
     context = ssl.create_default_context(cadata=deployment.roster.tls_authority)
     pair = keys or deployment.keys_of("client")
     context.load_cert_chain(pair / "tls.pem", pair / "tls-key.pem")
-    return httpx.AsyncClient(verify=context, trust_env=False, timeout=20)
+    return httpx.AsyncClient(verify=context, trust_env=False, timeout=240)
 
 
 @asynccontextmanager

@@ -314,7 +314,7 @@ def test_without_httpx_a_gateway_is_a_word_on_how_to_get_it() -> None:
         "print(error)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=True
     )
     assert "pip install 'shuffledp-client[https]'" in done.stdout
     assert issubclass(NotInstalledError, ConfigError)

@@ -303,7 +303,7 @@ async def test_a_round_that_opens_a_moment_later_by_our_clock_is_asked(
     config = device_config(tmp_path / "user", deployment)
     async with (
         Device(config, backoff=QUICK, clock=lambda: next(behind, NOW)) as user,
-        asyncio.timeout(120),
+        asyncio.timeout(240),
     ):
         async for question in user.questions(poll_seconds=0.02):
             assert question.round_id == ROUND_ID
@@ -316,7 +316,7 @@ async def test_an_answer_without_a_receipt_is_asked_for_again(
 ) -> None:
     simulated.lost_answers = QUICK.attempts
     given: list[Answered] = []
-    async with device(tmp_path / "user", deployment, address=address) as user, asyncio.timeout(120):
+    async with device(tmp_path / "user", deployment, address=address) as user, asyncio.timeout(240):
         async for question in user.questions(poll_seconds=0.02):
             try:
                 given.append(await user.answer(question, len(given)))
@@ -331,7 +331,7 @@ async def test_an_answer_without_a_receipt_is_asked_for_again(
 async def test_waiting_ends_when_it_should_although_nobody_is_there(
     tmp_path: Path, deployment: Deployment, address: str | None
 ) -> None:
-    async with device(tmp_path / "user", deployment, address=address) as user, asyncio.timeout(120):
+    async with device(tmp_path / "user", deployment, address=address) as user, asyncio.timeout(240):
         assert [question async for question in user.questions(seconds=0.3, poll_seconds=0.05)] == []
         with pytest.raises(UnreachableError):
             await user.question()

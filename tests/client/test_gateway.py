@@ -275,7 +275,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 
     A hang-up that never comes is the failure.
     """
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         data = b""
         try:
             while piece := await reader.read(2**16):
@@ -398,7 +398,7 @@ async def test_bodies_on_their_way_share_a_budget(
         _, first = await connected(deployment, address)
         first.write(head + b" " * (2**20 - 1000))
         await first.drain()
-        async with http(deployment) as client, asyncio.timeout(120):
+        async with http(deployment) as client, asyncio.timeout(240):
             where = (
                 f"https://localhost:{address.rpartition(':')[2]}/v1/rounds/{ROUND_ID}/submissions"
             )

@@ -39,7 +39,7 @@ async def test_a_caller_that_is_gone_before_it_has_an_address_ends_nobody_but_it
     ended: asyncio.Queue[str] = asyncio.Queue()
     monkeypatch.setattr(server._connections, "end", ended.put_nowait)
     port = await server.start()
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         for _ in range(5):
             await ask_and_reset(
                 deployment,
@@ -66,7 +66,7 @@ async def test_the_body_of_a_request_that_waited_behind_another_has_its_own_time
         + f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"  # noqa: E501
         "content-length: 5000\r\n\r\n{".encode()
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         assert b'"ok"' in await reader.readuntil(b"}")
     (connection,) = server._state.connections
     assert isinstance(connection, BoundedConnection)
@@ -98,7 +98,7 @@ async def test_no_connection_outlives_the_gateway(
             while not any(one.transport.is_closing() for one in server._state.connections):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await server.stop()
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(240):
             with contextlib.suppress(ConnectionResetError):
                 while await loop.sock_recv(sock, 2**16):
                     pass

@@ -37,6 +37,6 @@ def test_what_a_failed_test_leaves_open_fails_no_other_test(tmp_path: Path) -> N
     ]
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
     )
     assert "1 failed, 1 passed" in done.stdout, done.stdout

@@ -38,7 +38,7 @@ def page(config: ServiceConfig) -> Iterator[tuple[ServiceMetrics, MetricsPage]]:
 
 
 def read(page: MetricsPage) -> str:
-    with urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=60) as answer:
+    with urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=240) as answer:
         body: bytes = answer.read()
     return body.decode()
 
@@ -102,7 +102,7 @@ def test_a_taken_port_is_said_so_and_a_closed_page_gives_it_back(
         address = f"127.0.0.1:{ports.numbers[0]}"
         MetricsPage(metrics.registry, address).close()
         with pytest.raises(URLError):
-            urlopen(f"http://{address}/metrics", timeout=60)
+            urlopen(f"http://{address}/metrics", timeout=240)
         MetricsPage(metrics.registry, address).close()
 
 

@@ -58,6 +58,6 @@ def test_a_pool_shuts_down_although_a_worker_was_killed_with_tasks_waiting() -> 
         "print('ended')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True
     )
     assert done.stdout.split() == ["BrokenProcessPool"] * 3 + ["ended"]

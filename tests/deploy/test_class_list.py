@@ -31,7 +31,7 @@ def school(tmp_path: Path) -> Path:
     subprocess.run(
         [sys.executable, "-m", "shuffledp.cli", "keys", "init", tmp_path / "keys"],
         check=True,
-        timeout=120,
+        timeout=240,
     )
     return tmp_path
 
@@ -46,7 +46,7 @@ def enrol(school: Path, people: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
 

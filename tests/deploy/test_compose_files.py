@@ -280,7 +280,7 @@ def test_every_containers_configuration_is_tested() -> None:
     "script", sorted(DEPLOY.rglob("*.sh")), ids=lambda path: str(path.relative_to(DEPLOY))
 )
 def test_a_script_is_one_that_a_plain_shell_reads(script: Path) -> None:
-    subprocess.run(["/bin/sh", "-n", str(script)], check=True, timeout=20)
+    subprocess.run(["/bin/sh", "-n", str(script)], check=True, timeout=240)
 
 
 @pytest.mark.parametrize(("name", "keys"), [("console", "viewer"), ("console-operate", "operator")])

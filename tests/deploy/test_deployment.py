@@ -153,7 +153,7 @@ def test_a_device_outside_is_enrolled_and_reaches_the_deployment_by_what_its_bun
     run([*client, "import", str(bundle), str(tmp_path / "phone")])
     config = str(tmp_path / "phone" / "client.toml")
     command = [*client, "submit", "--config", config, "--value", "1", "--round", "0" * 32]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    said = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert said.returncode == 1
     assert "0" * 32 in said.stderr  # the analyst's own word: it knows no such round
     assert "UNAVAILABLE" not in said.stderr

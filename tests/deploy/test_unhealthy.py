@@ -39,7 +39,7 @@ def explain(project: str) -> tuple[int, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
     return ended.returncode, ended.stderr
 

@@ -327,7 +327,7 @@ def test_nothing_is_left_of_it_when_the_grader_is_killed(jails: Path, tmp_path: 
         assert processes_of(int(user))
         grader.send_signal(signal.SIGKILL)
         grader.wait()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while (processes_of(int(user)) or Path(scratch).exists()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes_of(int(user)) == []

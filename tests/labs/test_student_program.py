@@ -307,7 +307,7 @@ def test_nothing_is_left_when_the_grader_is_ended_in_mid_call(
         assert left_over(tmp_path)
         grader.send_signal(number)
         grader.wait()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     erased = number == signal.SIGKILL  # else it is the grader's own to erase
     while (
         left_over(tmp_path) or (erased and any(tmp_path.iterdir()))

@@ -31,7 +31,7 @@ assert compose_epsilon([Round(RRShuffle(max_value=2, randomise=Fraction(1, 2)), 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 def test_a_first_question_is_answered_in_a_fresh_process(question: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", question], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", question], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
 

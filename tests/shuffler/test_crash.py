@@ -47,7 +47,7 @@ def children(pid: int) -> list[Path]:
 async def working(world: World, process: asyncio.subprocess.Process, round_: Round) -> list[Path]:
     """The child processes of node 2, once it mixes and has some."""
     await world.until("node-2", round_.round_id, node_pb2.ROUND_PHASE_MIXING)
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         while len(found := children(process.pid)) < 2:  # noqa: ASYNC110 - the worker, and multiprocessing's resource tracker
             await asyncio.sleep(0.01)
     return found
@@ -93,7 +93,7 @@ async def test_a_node_killed_in_the_middle_of_mixing_mixes_again(world: World) -
     workers = await working(world, second, round_)
     await world.kill(second)
     assert world.record("node-2", round_.round_id).phase is Phase.MIXING
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         while any(worker.exists() for worker in workers):  # noqa: ASYNC110 - another process's end is no event here
             await asyncio.sleep(0.05)
 

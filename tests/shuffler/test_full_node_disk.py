@@ -79,7 +79,7 @@ async def test_a_round_that_mixes_waits_for_room(
         except DiskError:
             entry_disk.make_room()
             await world.close_round("node-1", round_.round_id)
-        async with asyncio.timeout(60):  # only a node that does neither takes so long
+        async with asyncio.timeout(240):  # only a node that does neither takes so long
             while not is_refused(log):  # noqa: ASYNC110 - a log tells nobody that it was written to
                 await asyncio.sleep(0)
         entry_disk.make_room()

@@ -239,7 +239,7 @@ async def test_the_runtime_env_agent_speaks_plain_http_and_wants_the_token(
     port = agent_port(cluster.head)
 
     def ask(**headers: str) -> int:
-        with closing(http.client.HTTPConnection(cluster.ip, port, timeout=60)) as connection:
+        with closing(http.client.HTTPConnection(cluster.ip, port, timeout=240)) as connection:
             connection.request("POST", "/get_runtime_envs_info", headers=headers)
             with connection.getresponse() as response:
                 return response.status

@@ -8,7 +8,7 @@ from shuffledp_sim.system.processes import LocalSystem
 
 def fetch(address: str) -> str:
     """What a GET of an http address, "host:port/path", gives. Raises for anything but success."""
-    with urllib.request.urlopen(f"http://{address}", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{address}", timeout=240) as answer:
         body: bytes = answer.read()
     return body.decode()
 

@@ -64,7 +64,7 @@ class Served:
         self, path: str, method: str = "GET", body: str | None = None, **headers: str
     ) -> tuple[int, str]:
         """One request by hand; header names with _ for -. Status and body."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)) as connection:
             connection.request(
                 method,
                 path,
@@ -454,7 +454,7 @@ def test_who_is_not_signed_in_reads_and_no_more(served: Served, answered: str) -
 def test_streams_are_bounded_and_their_places_come_back(served: Served) -> None:
     def stream(stack: ExitStack) -> http.client.HTTPResponse:
         connection = stack.enter_context(
-            closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=30))
+            closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=240))
         )
         connection.request("GET", "/events")
         return connection.getresponse()
@@ -491,7 +491,7 @@ def test_keys_of_another_deployment_open_nothing(running: LocalSystem, tmp_path:
     addresses = {party.name: party.address for party in running.deployment.roster.parties}
     create_deployment(tmp_path / "other", addresses)
     command = [sys.executable, "-m", "shuffledp.cli", "console", str(tmp_path / "other")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 1
     assert "analyst does not answer" in done.stderr
     assert "another deployment" in done.stderr

@@ -53,7 +53,7 @@ def clients(deployment: Deployment) -> set[str]:
 def run_client(*words: str) -> subprocess.CompletedProcess[str]:
     """The device's own program."""
     command = [sys.executable, "-m", "shuffledp_client.cli", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 # -------------------------------------------------------------------- enrol

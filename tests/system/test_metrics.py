@@ -105,7 +105,7 @@ def alerts_page(address: str) -> str:
 
     Versions and distributions differ in where that is.
     """
-    with urlopen(f"http://{address}/", timeout=60) as answer:
+    with urlopen(f"http://{address}/", timeout=240) as answer:
         first: str = answer.url
     return first.removeprefix("http://").rstrip("/").rpartition("/")[0] + "/alerts"
 
@@ -171,7 +171,7 @@ async def test_the_pages_tell_the_round(round_done: LocalSystem) -> None:
 
 async def test_the_accountant_shows_what_the_ledger_says(round_done: LocalSystem) -> None:
     address = round_done.metrics["accountant"]
-    async with asyncio.timeout(60):  # the figures follow a change by themselves
+    async with asyncio.timeout(240):  # the figures follow a change by themselves
         while True:
             page = samples(await asyncio.to_thread(fetch, f"{address}/metrics"))
             if page.get('shuffledp_accountant_charges{population="demo",state="settled"}') == 1:

@@ -68,7 +68,7 @@ def said(log: Path) -> dict[str, Any]:
 
 
 def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not reached():
         assert time.monotonic() < deadline
         time.sleep(0.02)

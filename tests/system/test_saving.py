@@ -66,7 +66,7 @@ def test_a_demo_whose_folder_goes_away_is_printed_and_kept_elsewhere(tmp_path: P
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while not list(scratch.glob("*/system/keys")):  # the folder was looked at before
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -12,7 +12,7 @@ print(*sorted({"numpy", "scipy", "matplotlib", "sqlalchemy"} & set(sys.modules))
 
 def test_the_command_starts_without_numerics() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", WAITED_FOR], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", WAITED_FOR], capture_output=True, text=True, timeout=240, check=True
     )
     assert done.stdout.strip() == ""
 
@@ -22,6 +22,6 @@ def test_what_traces_and_attacks_wait_for_is_no_library_of_statistics() -> None:
     parts = "shuffledp_adversary.tracing.trace, shuffledp_adversary.attacks.spoil"
     code = f"import sys, {parts}; print('scipy.stats' in sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True
     )
     assert done.stdout.strip() == "False"

@@ -147,7 +147,7 @@ def test_a_signal_in_the_midst_of_an_import_leaves_no_key(
             assert process.stdout.readline() == "keys are written\n"
             assert list(tmp_path.rglob("identity.pem"))
             process.send_signal(number)
-            _, errors = process.communicate(timeout=120)
+            _, errors = process.communicate(timeout=240)
         finally:
             process.kill()
     assert process.returncode == 128 + number
