@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import re
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,10 +28,8 @@ from simulated_round import SimulatedRound
 from structlog.testing import capture_logs
 
 from shuffledp_client.device import DeviceSteps
-from shuffledp_client.gateway.app import Gateway, to_bytes
 from shuffledp_client.gateway.cli import roster_of
 from shuffledp_client.gateway.config import GatewayConfig
-from shuffledp_client.gateway.openapi import openapi
 from shuffledp_client.gateway.probe import probe
 from shuffledp_client.gateway.upstream import Upstream
 from shuffledp_client.http_api import PROBLEM, Problem
@@ -110,23 +107,6 @@ async def test_a_round_is_played_by_hand_over_https(
             "application/octet-stream",
         )
     assert list(simulated.accepted.values()) == [mine.envelope]
-
-
-def test_the_openapi_document_is_the_program() -> None:
-    document = openapi()
-    config = GatewayConfig(
-        keys=Path(), roster=Path(), root_key="", listen="localhost:1", state=Path()
-    )
-    routes = Gateway(config, None).routes()  # type: ignore[arg-type] # nothing is called
-    served = {(route.path, method.lower()) for route in routes for method in (route.methods or ())}
-    assert served == {
-        (path, method) for path, methods in document["paths"].items() for method in methods
-    }
-    wanted = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
-    assert wanted <= set(document["components"]["schemas"])
-    assert DOCUMENT.read_bytes() == to_bytes(document), (
-        "write it anew: docs/reference/gateway.md says how"
-    )
 
 
 async def test_the_openapi_document_is_served(deployment: Deployment, address: str) -> None:

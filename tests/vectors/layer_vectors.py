@@ -62,9 +62,11 @@ def encapsulations() -> Iterator[dict[str, str]]:
     """ML-KEM ciphertexts and secrets for the hybrid round keys, kept from run to run."""
     file = FOLDER / "layers.json"
     before = json.loads(file.read_text(encoding="utf-8"))["cases"] if file.exists() else []
-    made = [case["input"]["encapsulation"] for case in before if "encapsulation" in case["input"]]
-    if made:
-        yield from made
+    earlier = [
+        case["input"]["encapsulation"] for case in before if "encapsulation" in case["input"]
+    ]
+    if earlier:
+        yield from earlier
         return
     from cryptography.hazmat.primitives.asymmetric import mlkem
 

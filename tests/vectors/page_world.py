@@ -15,6 +15,7 @@ from playwright.sync_api import BrowserContext, Page, Route
 from vector_world import identity, make_draft, make_roster, sign_roster
 
 from shuffledp_client.http_api import ResultBody, problem_of
+from shuffledp_client.web import WIDGET
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Credential, Receipt, Result, Roster
 from shuffledp_core.documents.signed import Signed, to_json
@@ -37,6 +38,18 @@ JSON: Final = "application/json"
 CODE: Final = "ABCD-EFGH"
 ASKED: Final = KRRHistogram(symbols=4, blanket=Fraction(1, 2))
 POLICY: Final = {"epsilon": 100.0, "delta": 1e-6, "epsilon_corrupted": "inf"}
+
+QUESTION: Final = f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>A question</title>
+<script type="module" src="/v1/web/{WIDGET}"></script></head>
+<body><main><h1>A private question</h1>
+<shuffledp-question root-key="{identity(ROOT).public_key.hex()}" population="{POPULATION}"
+  policy='{json.dumps(POLICY)}'>
+<p slot="question">How did you sleep last night?</p>
+<option value="0">Very well</option><option value="1">Well</option>
+<option value="2">Badly</option><option value="3">Hardly at all</option>
+</shuffledp-question></main></body></html>"""
+"""A page with the element. Its device asks the real clock."""
 
 OPEN: Final = """async ([policy, population, rootKey, now]) => {
     const {Device} = await import('/shuffledp.js');
@@ -96,8 +109,12 @@ class PageGateway:
 
     def _handle(self, route: Route) -> None:
         path = route.request.url.removeprefix("http://localhost")
-        if path == "/shuffledp.js":
-            route.fulfill(path=MODULE, content_type="text/javascript")
+        name = path.rpartition("/")[2]
+        if name in {MODULE.name, WIDGET}:
+            route.fulfill(path=MODULE.with_name(name), content_type="text/javascript")
+            return
+        if path == "/question":
+            route.fulfill(body=QUESTION, content_type="text/html")
             return
         if not path.startswith("/v1/"):
             route.fulfill(body="<!doctype html><title>A page</title>", content_type="text/html")

@@ -49,7 +49,7 @@ def claims() -> Iterator[Case]:
     """A submission's claim, and the entry node's checks of it."""
     member, other = make_member("alice"), make_member("bob")
     envelope = derive("envelope", size=113)
-    made = make_case(
+    positive = make_case(
         "a claim",
         "claim",
         {
@@ -59,13 +59,13 @@ def claims() -> Iterator[Case]:
             "envelope": envelope.hex(),
         },
     )
-    yield made
+    yield positive
     fields = {
         "round_id": ROUND_ID,
         "population": POPULATION,
         "enrolment_key": identity("enrolment").public_key.hex(),
         "credential": text_of(member.credential),
-        "claim": made["expect"]["ok"]["claim"],
+        "claim": positive["expect"]["ok"]["claim"],
         "envelope": envelope.hex(),
     }
     yield make_case("a submission", "submission", fields)

@@ -244,8 +244,8 @@ LIES: dict[str, tuple[str, Callable[[Answer], Answer], str]] = {
 def test_a_gateway_that_lies_about_a_round_is_found_out(context: BrowserContext, lie: str) -> None:
     gateway = PageGateway()
     page = enrolled(context, gateway)
-    path, told, code = LIES[lie]
-    gateway.lies[path] = told
+    path, answer, code = LIES[lie]
+    gateway.lies[path] = answer
     assert attempt(page, ANSWER) == code
     if path == "announcement":
         assert gateway.bodies == []

@@ -63,7 +63,9 @@ def _compare(expected: Any, actual: Any, within: dict[str, float], path: str) ->
         field = path.rpartition(".")[2].partition("[")[0]
         equal = _is_close(expected, actual, within.get(field, 0.0))
         return None if equal else f"{path} is {actual!r}, not {expected!r}"
-    return next(filter(None, (_compare(one, other, within, at) for at, one, other in pairs)), None)
+    return next(
+        filter(None, (_compare(left, right, within, at) for at, left, right in pairs)), None
+    )
 
 
 def _is_close(expected: Any, actual: Any, slack: float) -> bool:

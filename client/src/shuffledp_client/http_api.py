@@ -9,11 +9,12 @@ error's class.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from shuffledp_core import errors
+from shuffledp_core.documents.models import HexKey
 from shuffledp_core.documents.signed import Signed, from_json
 
 CURRENT: Final = "/v1/announcement"
@@ -24,6 +25,10 @@ RESULT: Final = "/v1/rounds/{round_id}/result"
 BOARD: Final = "/v1/rounds/{round_id}/board"
 HEALTH: Final = "/healthz"
 OPENAPI: Final = "/v1/openapi.json"
+ROSTER: Final = "/v1/roster"
+ENROLMENTS: Final = "/v1/enrolments"
+WEB_FILES: Final = "/v1/web/{name}"
+"""For pages only: a gateway without `[web]` does not have these three."""
 
 JSON: Final = "application/json"
 BYTES: Final = "application/octet-stream"
@@ -46,6 +51,14 @@ class SubmissionBody(_Body, frozen=True, kw_only=True):
     credential: Signed
     claim: Signed
     envelope: bytes
+
+
+class EnrolmentBody(_Body, frozen=True, kw_only=True):
+    """A one-time code, and the public key that its credential is for."""
+
+    code: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    population: Annotated[str, msgspec.Meta(max_length=64)]
+    public_key: HexKey
 
 
 class ResultBody(_Body, frozen=True, kw_only=True):

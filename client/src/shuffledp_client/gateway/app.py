@@ -20,10 +20,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shuffledp_client.gateway.config import GatewayConfig
+from shuffledp_client.gateway.config import GatewayConfig, WebConfig
 from shuffledp_client.gateway.openapi import openapi
 from shuffledp_client.gateway.rate import Rate, Room
 from shuffledp_client.gateway.upstream import Upstream
+from shuffledp_client.gateway.web import NamedOrigins, PageRoutes
 from shuffledp_client.http_api import (
     ANNOUNCEMENT,
     BOARD,
@@ -67,6 +68,9 @@ class Callers(Protocol):
     def hang_up(self, peer: str) -> None:
         """This connection must end."""
 
+
+CallerOf = Callable[[Scope], str]
+"""The address of a request's caller, for limits."""
 
 Refused = Callable[[str, BaseException], None]
 """Told the route and the error of every call that fails."""
@@ -164,9 +168,15 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, config: GatewayConfig, callers: Callers, refused: Refused
+        self,
+        app: ASGIApp,
+        config: GatewayConfig,
+        callers: Callers,
+        refused: Refused,
+        caller_of: CallerOf,
     ) -> None:
         self._app = app
+        self._caller_of = caller_of
         self._refused = refused
         self._seconds = config.limits.answer_seconds
         self._rate = Rate(config.requests_per_minute, time.monotonic)
@@ -179,6 +189,9 @@ class Guard:
         # A mark by which routes raise what HTTP refuses, instead of answering it in plain text.
         scope["app"] = self._app
         self._callers.begin(peer, known=False)
+        # From here on who called counts, and not the proxy that passed the call on.
+        if scope.get("client"):
+            scope["client"] = (self._caller_of(scope), scope["client"][1])
         try:
             refusal = await self._handle(scope, receive, answer)
             if refusal is not None and not answer.begun:
@@ -252,13 +265,31 @@ class _Answer:
             self.complete = True
 
 
+def peer_address(scope: Scope) -> str:
+    """The address at the other end of the connection."""
+    return str((scope.get("client") or ("",))[0])
+
+
 def application(
-    config: GatewayConfig, upstream: Upstream, callers: Callers, refused: Refused
+    gateway: Gateway, config: GatewayConfig, callers: Callers, refused: Refused
 ) -> ASGIApp:
-    """The whole application."""
-    return Guard(
-        Router(Gateway(config, upstream).routes(), redirect_slashes=False), config, callers, refused
-    )
+    """The application for devices that show the deployment's certificate."""
+    router = Router(gateway.routes(), redirect_slashes=False)
+    return Guard(router, config, callers, refused, peer_address)
+
+
+def page_application(
+    gateway: Gateway,
+    pages: PageRoutes,
+    config: GatewayConfig,
+    web: WebConfig,
+    callers: Callers,
+    refused: Refused,
+) -> ASGIApp:
+    """The application for pages."""
+    router = Router([*gateway.routes(), *pages.routes()], redirect_slashes=False)
+    named = NamedOrigins(router, web)
+    return Guard(named, config, callers, refused, named.caller_of)
 
 
 def problem_response(

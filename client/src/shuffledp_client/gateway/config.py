@@ -2,10 +2,73 @@
 
 from __future__ import annotations
 
+import re
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
 import msgspec
 
 from shuffledp_core.runtime.addresses import ADDRESS_FORM, is_address
-from shuffledp_core.runtime.config import ServiceConfig
+from shuffledp_core.runtime.config import Section, ServiceConfig
+
+_ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?")
+"""An origin as browsers write it: scheme, host, and a port that is not the scheme's own."""
+
+
+class EnrolmentConfig(Section, frozen=True, kw_only=True):
+    """The `[web.enrolment]` table: exchange of one-time codes for credentials.
+
+    Attributes:
+        population: for pages, with an enrolment key of its own.
+        key: folder with the population's `identity.pem`.
+        codes: the list of `shuffledp keys codes`.
+    """
+
+    population: str
+    key: Path
+    codes: Path
+
+
+class WebConfig(Section, frozen=True, kw_only=True):
+    """The `[web]` table: a second address, for pages, without a certificate of the caller.
+
+    Attributes:
+        listen: host:port.
+        origins: origins of the pages that may call; a page of the gateway itself needs no entry.
+        certificate: PEM file of the public web's certificate chain; None: plain HTTP, for a proxy
+            that ends TLS.
+        key: its private key.
+        proxies: addresses of proxies whose `X-Forwarded-For` is believed.
+        enrolment: None: nobody is enrolled here.
+        question: markup of the example page's element; None: there is no example page.
+    """
+
+    listen: str
+    origins: tuple[str, ...] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    proxies: tuple[str, ...] = ()
+    enrolment: EnrolmentConfig | None = None
+    question: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not is_address(self.listen, least=0):
+            raise ValueError(f"web.listen must be {ADDRESS_FORM}, not {self.listen!r}")
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"web.origins must be such as https://www.example.org, not {origin!r}"
+                )
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("web.certificate and web.key go together")
+        for proxy in self.proxies:
+            try:
+                canonical = str(ip_address(proxy))
+            except ValueError:
+                canonical = ""
+            if canonical != proxy:
+                raise ValueError(f"web.proxies must be addresses, not {proxy!r}")
 
 
 class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
@@ -21,6 +84,7 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         boards: downloads of boards at one time.
         requests_per_minute: of one address (of one /64 network, under IPv6), and how many may come
             at once.
+        web: for pages; None: only devices with the deployment's certificate.
     """
 
     name: str = "gateway"
@@ -30,6 +94,7 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     submission_seconds: float = 60.0
     boards: int = 16
     requests_per_minute: int = 600
+    web: WebConfig | None = None
 
     def __post_init__(self) -> None:
         if self.name != "gateway":

@@ -5,27 +5,62 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from shuffledp_client.http_api import (
     ANNOUNCEMENT,
     BOARD,
     BYTES,
     CURRENT,
+    ENROLMENTS,
     HEALTH,
     JSON,
     OPENAPI,
     PROBLEM,
     RESULT,
+    ROSTER,
     SUBMISSIONS,
+    WEB_FILES,
+    EnrolmentBody,
     Problem,
     ResultBody,
     SubmissionBody,
 )
-from shuffledp_core.documents.models import Announcement
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import Announcement, Credential
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.submission import SubmissionClaim
+from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.vocabulary import ROUND_ID
 
-_BODIES: Final = (Announcement, Signed, SubmissionBody, ResultBody, Problem)
+_BODIES: Final = (
+    Announcement,
+    Signed,
+    SubmissionBody,
+    ResultBody,
+    EnrolmentBody,
+    Problem,
+    # Contents of the documents that a device sends.
+    SubmissionClaim,
+    Credential,
+)
+
+ROUND: Final = "0123456789abcdef" * 2
+"""Of the examples."""
+
+
+def example_submission() -> SubmissionBody:
+    """A submission as it is sent, with an envelope of a few bytes in the place of a sealed one."""
+    enrolment = Identity("demo", Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    device = Ed25519PrivateKey.from_private_bytes(bytes([1]) * 32)
+    name = device.public_key().public_bytes_raw().hex()
+    envelope = b"sealed to node 1"
+    claim = SubmissionClaim(round_id=ROUND, credential=name, envelope_digest=digest(envelope))
+    return SubmissionBody(
+        credential=enrolment.sign(Credential(population="demo", public_key=name)),
+        claim=Identity(name, device).sign(claim),
+        envelope=envelope,
+    )
 
 
 def openapi() -> dict[str, Any]:
@@ -72,7 +107,12 @@ def openapi() -> dict[str, Any]:
                     ),
                     "requestBody": {
                         "required": True,
-                        "content": {JSON: {"schema": _reference("SubmissionBody")}},
+                        "content": {
+                            JSON: {
+                                "schema": _reference("SubmissionBody"),
+                                "example": msgspec.to_builtins(example_submission()),
+                            }
+                        },
                     },
                 }
             },
@@ -84,6 +124,19 @@ def openapi() -> dict[str, Any]:
                 "get": _call("health", "Whether the gateway's process answers", {"type": "object"})
             },
             OPENAPI: {"get": _call("openapi", "This document", {"type": "object"})},
+            ROSTER: {"get": _call("roster", "The signed roster; for pages", "Signed")},
+            ENROLMENTS: {
+                "post": {
+                    **_call(
+                        "enrol", "Exchange a one-time code for a credential; for pages", "Signed"
+                    ),
+                    "requestBody": {
+                        "required": True,
+                        "content": {JSON: {"schema": _reference("EnrolmentBody")}},
+                    },
+                }
+            },
+            WEB_FILES: {"get": _of_file()},
         },
         "components": {"schemas": dict(sorted(components.items()))},
     }
@@ -109,6 +162,12 @@ def _call(operation: str, summary: str, answer: str | dict[str, str] | None) -> 
         "summary": summary,
         "responses": {"200": {"description": summary, "content": content}, "default": problem},
     }
+
+
+def _of_file() -> dict[str, Any]:
+    summary = "The module, the element and the example page; for pages"
+    parameter = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    return {**_call("webFile", summary, {"type": "string"}), "parameters": [parameter]}
 
 
 def _of_round(operation: str, summary: str, answer: str | None) -> dict[str, Any]:

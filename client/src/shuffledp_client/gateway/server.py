@@ -11,15 +11,19 @@ from typing import Final
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from shuffledp_client.gateway.app import application
-from shuffledp_client.gateway.config import GatewayConfig
+from shuffledp_client.gateway.app import Gateway, application, page_application
+from shuffledp_client.gateway.config import GatewayConfig, WebConfig
 from shuffledp_client.gateway.connections import BoundedConnection
+from shuffledp_client.gateway.enrolments import EnrolmentDesk
 from shuffledp_client.gateway.upstream import Upstream
+from shuffledp_client.gateway.web import PageRoutes
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, PortInUseError
 from shuffledp_core.runtime.addresses import host_and_port
+from shuffledp_core.runtime.keys import read_file
 from shuffledp_core.runtime.logs import toggle_debug_on_signal
 from shuffledp_core.transport.connections import Connections, allow_descriptors
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
@@ -46,16 +50,42 @@ class GatewayServer:
         self._metrics.use(files, roster)
         self._page: MetricsPage | None = None
         self._upstream = Upstream(config.keys, roster)
+        self._gateway = Gateway(config, self._upstream)
+        self._web = None if config.web is None else _web_of(config.web, config, roster)
         self._state = ServerState()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        self._page_callers: Connections | None = None
+        self._watching_pages: asyncio.Task[None] | None = None
+        self.web_port: int | None = None
+        """The port for pages, once the server has started."""
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
         """Listens; returns the port. Raises `PortInUseError`."""
+        allow_descriptors(self._config.limits)
+        refused = self._metrics.refused
+        devices = application(self._gateway, self._config, self._connections, refused)
+        port = await self._listen(devices, self._config.listen, self._tls)
+        if self._config.web is not None and self._web is not None:
+            tls, pages = self._web
+            web = self._config.web
+            callers = Connections(self._config.limits, lambda: None)
+            app = page_application(self._gateway, pages, self._config, web, callers, refused)
+            self.web_port = await self._listen(app, web.listen, tls)
+            self._page_callers = callers
+            self._watching_pages = asyncio.create_task(callers.watch(self.web_port))
+        if self._config.metrics is not None:
+            self._page = MetricsPage(self._metrics.registry, self._config.metrics)
+        self._watching = asyncio.create_task(self._connections.watch(port))
+        structlog.get_logger().info(
+            "listening", name=self._config.name, address=self._config.listen
+        )
+        return port
+
+    async def _listen(self, app: ASGIApp, address: str, tls: ssl.SSLContext | None) -> int:
         limits = self._config.limits
-        allow_descriptors(limits)
         settings = uvicorn.Config(
-            application(self._config, self._upstream, self._connections, self._metrics.refused),
+            app,
             lifespan="off",
             ws="none",
             # Neither a line per request, which would name who asked for what, nor uvicorn's own
@@ -82,32 +112,27 @@ class GatewayServer:
         # of ours.
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(
+            server = await loop.create_server(
                 connect,
-                sock=_listening(self._config.listen),
-                ssl=self._tls,
-                ssl_handshake_timeout=limits.handshake_seconds,
-                ssl_shutdown_timeout=limits.answer_seconds,
+                sock=_listening(address),
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else limits.handshake_seconds,
+                ssl_shutdown_timeout=None if tls is None else limits.answer_seconds,
             )
         except OSError as error:
-            raise PortInUseError(_describe_conflict(self._config.listen, error)) from error
-        port = int(self._server.sockets[0].getsockname()[1])
-        if self._config.metrics is not None:
-            self._page = MetricsPage(self._metrics.registry, self._config.metrics)
-        self._watching = asyncio.create_task(self._connections.watch(port))
-        structlog.get_logger().info(
-            "listening", name=self._config.name, address=self._config.listen
-        )
-        return port
+            raise PortInUseError(_describe_conflict(address, error)) from error
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Stops taking calls; those under way get `GRACE_SECONDS`.
 
         No connection is left when it returns.
         """
-        if self._server is None:
+        if not self._servers:
             return
-        self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self._state.connections):
             connection.shutdown()
         if self._state.tasks:
@@ -115,9 +140,12 @@ class GatewayServer:
         for connection in list(self._state.connections):
             connection.transport.abort()
         await self._connections.end_all(GRACE_SECONDS)
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        if self._page_callers is not None:
+            await self._page_callers.end_all(GRACE_SECONDS)
+        watching = [task for task in (self._watching, self._watching_pages) if task is not None]
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
         if self._page is not None:
             await asyncio.to_thread(self._page.close)
         await self._upstream.close()
@@ -137,7 +165,8 @@ class GatewayServer:
         await self.start()
         waiter = asyncio.ensure_future(stopped.wait())
         try:
-            watched = {waiter, *([self._watching] if self._watching is not None else [])}
+            tasks = (self._watching, self._watching_pages)
+            watched = {waiter, *(task for task in tasks if task is not None)}
             done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             for task in done - {waiter}:
                 task.result()
@@ -156,6 +185,32 @@ def _server_tls(files: TLSFiles) -> ssl.SSLContext:
     context.load_verify_locations(cadata=files.authority.decode())
     _load_pair(context, files)
     return context
+
+
+def _web_of(
+    web: WebConfig, config: GatewayConfig, roster: Roster
+) -> tuple[ssl.SSLContext | None, PageRoutes]:
+    """TLS of the public web, if it ends here, and the routes for pages.
+
+    Raises `ConfigError` for files that cannot be used.
+    """
+    desk = None
+    if web.enrolment is not None:
+        desk = EnrolmentDesk(web.enrolment, roster, config.state)
+    roster_text = read_file(config.roster, "roster")
+    pages = PageRoutes(web, roster_text, desk, config.limits.request_seconds)
+    if web.certificate is None or web.key is None:
+        return None, pages
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(web.certificate, web.key)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(
+            f"the certificate {web.certificate} of [web] cannot be used ({error}); check "
+            "`certificate` and `key`"
+        ) from error
+    return context, pages
 
 
 def _load_pair(context: ssl.SSLContext, files: TLSFiles) -> None:

@@ -1603,6 +1603,12 @@ export class Device {
 
   /** Answers a question, once: a submission that is kept is sent again, whatever the value is now. */
   async answer(question, value) {
+    await this.seal(question, value);
+    return this.send(question.roundId);
+  }
+
+  /** Randomises and seals an answer, and keeps it, unless one is kept already; nothing is sent. */
+  async seal(question, value) {
     const { roundId } = question;
     let stored = await update("rounds", this.keyOf(roundId), () => undefined);
     if (stored?.over) fail("RoundStateError", "this round is over for this browser; a value goes into a round only once");
@@ -1619,8 +1625,22 @@ export class Device {
           : prepared;
       });
     }
-    if (!stored.receipt) stored = await this.send(stored);
-    return { roundId, entry: stored.entry, messages: stored.messages.length, bytes: stored.bytes };
+    return stored;
+  }
+
+  /** Exactly what `send` sends, and the randomised symbols that are sealed in it. */
+  async preview(roundId) {
+    const stored = await update("rounds", this.keyOf(roundId), () => undefined);
+    if (!stored || stored.over || stored.receipt) fail("UnknownRoundError", "no sealed answer waits to be sent");
+    const symbolOf = (row) => row.subarray(0, -TAG_BYTES).reduce((symbol, byte) => symbol * 256 + byte, 0);
+    return { body: Device.requestBody(stored), symbols: stored.messages.map(symbolOf) };
+  }
+
+  /** Rounds whose result this device has not checked yet, and to which its answer has arrived. */
+  async waiting() {
+    const entries = (await database()).transaction("rounds").objectStore("rounds");
+    const all = await awaited(entries.getAll());
+    return all.filter((stored) => stored.scope === this.scope && stored.receipt).map(({ roundId }) => roundId);
   }
 
   async prepare(round, value) {
@@ -1660,7 +1680,15 @@ export class Device {
     return JSON.stringify({ credential, claim, envelope: btoa(binary) });
   }
 
-  async send(stored) {
+  /** Sends the kept answer of a round until the entry node has signed a receipt for it. */
+  async send(roundId) {
+    let stored = await update("rounds", this.keyOf(roundId), () => undefined);
+    if (!stored || stored.over) fail("UnknownRoundError", "no sealed answer waits to be sent");
+    if (!stored.receipt) stored = await this.deliver(stored);
+    return { roundId, entry: stored.entry, messages: stored.messages.length, bytes: stored.bytes };
+  }
+
+  async deliver(stored) {
     const url = `${this.gateway}/v1/rounds/${stored.roundId}/submissions`;
     const frame = parseFrame(textOf(await call(url, JSON_TYPE, MAX_DOCUMENT_BYTES, Device.requestBody(stored))));
     const entry = partyOf(this.roster, stored.entry);

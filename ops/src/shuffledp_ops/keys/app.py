@@ -117,6 +117,28 @@ def bundle(
 
 
 @keys_app.command()
+def codes(
+    folder: FolderArgument,
+    *,
+    count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of codes.")] = 1,
+    population: PopulationOption = None,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="Days until the codes expire.")] = 30,
+) -> None:
+    """Make one-time codes with which people enrol a browser, and print them.
+
+    The list of their digests, enrolment/POPULATION/codes, is for the gateway that exchanges them.
+    """
+    import datetime as dt
+
+    from shuffledp_ops.keys.codes import add_codes
+    from shuffledp_ops.keys.pki import open_deployment
+
+    expires = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
+    for code in add_codes(open_deployment(folder), count, expires, population):
+        typer.echo(code)
+
+
+@keys_app.command()
 def withdraw(
     folder: FolderArgument,
     who: Annotated[

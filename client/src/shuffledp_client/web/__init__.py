@@ -1,0 +1,26 @@
+"""The device for web pages: one ES module, an element that asks a question, and an example page.
+
+Files of the package, without a build step. docs/how-to/web.md, docs/reference/devices.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib import resources
+from typing import Final
+
+MODULE: Final = "shuffledp.js"
+WIDGET: Final = "shuffledp-question.js"
+EXAMPLE: Final = "example.html"
+
+
+def read_web_file(name: str) -> bytes:
+    """The bytes of one of this package's files."""
+    return (resources.files(__package__) / name).read_bytes()
+
+
+def integrity_of(name: str) -> str:
+    """The value of `integrity` by which a page pins a file (subresource integrity)."""
+    digest = hashlib.sha384(read_web_file(name)).digest()
+    return f"sha384-{base64.b64encode(digest).decode()}"

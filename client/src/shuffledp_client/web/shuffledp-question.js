@@ -1,0 +1,210 @@
+// <shuffledp-question>: asks a round's question, says what is guaranteed, and shows what is sent.
+//
+//   <shuffledp-question gateway="https://answers.example.org" root-key="9f.." population="web"
+//       policy='{"epsilon": 2, "delta": 1e-6, "epsilon_corrupted": 8}'>
+//     <p slot="question">Did you sleep well?</p>
+//     <option value="0">Yes</option>
+//     <option value="1">No</option>
+//   </shuffledp-question>
+
+import { Device } from "./shuffledp.js";
+
+const STYLE = `
+  :host { display: block; box-sizing: border-box; max-width: 38rem; padding: 1.25rem; border: 1px solid #b9c0c8;
+    border-radius: .6rem; font: 1rem/1.5 system-ui, sans-serif; color: #1b2530; background: #fff; }
+  * { box-sizing: border-box; }
+  .question { font-size: 1.25rem; font-weight: 600; }
+  fieldset { border: 0; margin: 0 0 1rem; padding: 0; }
+  label { display: flex; gap: .6rem; align-items: center; padding: .55rem .7rem; margin: .3rem 0; border: 1px solid #b9c0c8;
+    border-radius: .4rem; cursor: pointer; }
+  label:has(:checked) { border-color: #0b5cad; background: #eef5fc; }
+  input[type=text], input[type=number] { font: inherit; padding: .5rem; border: 1px solid #6b7682; border-radius: .4rem; width: 100%; }
+  button { font: inherit; font-weight: 600; padding: .6rem 1.1rem; border: 0; border-radius: .4rem; background: #0b5cad; color: #fff;
+    cursor: pointer; }
+  button:disabled { background: #5f6b77; cursor: default; }
+  :focus-visible { outline: 3px solid #e08a00; outline-offset: 2px; }
+  .guarantee { border-left: 4px solid #0b5cad; padding-left: .8rem; margin: 1rem 0; }
+  details { margin: 1rem 0; }
+  summary { cursor: pointer; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f2f4f6; padding: .7rem; border-radius: .4rem; max-height: 14rem;
+    overflow: auto; font-size: .8rem; }
+  table { border-collapse: collapse; width: 100%; margin: .5rem 0; }
+  th, td { text-align: left; padding: .35rem .5rem; border-bottom: 1px solid #d5dadf; }
+  td + td { text-align: right; font-variant-numeric: tabular-nums; }
+  .error { color: #9b1c1c; }
+`;
+
+/** An element with properties and children; text is never read as markup. */
+function element(name, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+/** A number of a guarantee, rounded up: what is shown is never better than what is certified. */
+function shown(number) {
+  if (number >= 1e-3 || number === 0) return String(Math.ceil(number * 100 - 1e-9) / 100);
+  const power = Math.floor(Math.log10(number) + 1e-9);
+  const digits = [...String(-power)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
+  const first = Math.ceil(number / 10 ** power - 1e-9);
+  return `${first === 1 ? "" : `${first} · `}10⁻${digits}`;
+}
+
+/** What is guaranteed, in two sentences. */
+export function guaranteeOf(round) {
+  const { certificate, route } = round;
+  const names = route.map(({ name }) => name).join(", ");
+  const unit = certificate.adjacency === "metric" ? " per unit" : "";
+  const { epsilon, honest, users, corrupted, delta } = certificate;
+  const first = `As long as one of the servers ${names} is honest, and ${honest} of ${users} answers are honest people's, ` +
+    `no one can learn more about your answer than ε = ${shown(epsilon.certified)}${unit} allows (δ = ${shown(delta)}).`;
+  const second = corrupted.epsilon === null
+    ? "If all these servers work together, nothing hides your answer."
+    : `Even if all these servers work together, your device's own noise limits it to ε = ${shown(corrupted.epsilon)}${unit}.`;
+  return [first, second];
+}
+
+class ShuffledpQuestion extends HTMLElement {
+  constructor() {
+    super();
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(STYLE);
+    const root = this.attachShadow({ mode: "open" });
+    root.adoptedStyleSheets = [sheet];
+    this.body = element("div");
+    this.status = element("p", { className: "status" });
+    this.status.setAttribute("role", "status");
+    const question = element("div", { className: "question" }, element("slot", { name: "question" }));
+    root.append(question, this.body, this.status);
+  }
+
+  connectedCallback() {
+    this.run("Checking the round…", () => this.start());
+  }
+
+  /** Runs a step, with its progress or its error in the status line. */
+  async run(progress, step) {
+    this.status.className = "status";
+    this.status.textContent = progress;
+    for (const button of this.body.querySelectorAll("button")) button.disabled = true;
+    try {
+      await step();
+      if (this.status.textContent === progress) this.status.textContent = "";
+    } catch (error) {
+      this.status.className = "status error";
+      this.status.textContent = error.code ? `${error.message} (${error.code})` : "Something went wrong in this page.";
+      if (!error.code) throw error;
+    } finally {
+      for (const button of this.body.querySelectorAll("button")) button.disabled = false;
+    }
+  }
+
+  async start() {
+    this.device ??= await Device.open({
+      gateway: this.getAttribute("gateway") || location.origin,
+      enrolment: this.getAttribute("enrolment") || this.getAttribute("gateway") || location.origin,
+      rootKey: this.getAttribute("root-key"),
+      population: this.getAttribute("population"),
+      policy: JSON.parse(this.getAttribute("policy")),
+    });
+    if ((await this.device.credentialName()) === null) return this.showEnrolment();
+    const waiting = await this.device.waiting();
+    if (waiting.length) return this.showSent(waiting[0]);
+    this.round = await this.device.question(this.getAttribute("round"));
+    const state = await this.device.stateOf(this.round.roundId);
+    if (state === "over") return this.showText("You have answered this question. Thank you.");
+    return state === "sealed" ? this.showPreview() : this.showQuestion();
+  }
+
+  show(...children) {
+    this.body.replaceChildren(...children);
+  }
+
+  showText(text) {
+    this.show(element("p", { textContent: text }));
+  }
+
+  showEnrolment() {
+    const input = element("input", { type: "text", id: "code", autocomplete: "one-time-code", required: true });
+    const form = element("form", {}, element("p", {}, "To take part you need a code. It works once, in one browser."),
+      element("p", {}, element("span", { id: "code-label" }, "Your code"), input), element("button", {}, "Use this code"));
+    input.setAttribute("aria-labelledby", "code-label");
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.run("Making your key…", async () => {
+        await this.device.enrol(input.value);
+        await this.start();
+      });
+    });
+    this.show(form);
+  }
+
+  get options() {
+    return [...this.querySelectorAll("option")];
+  }
+
+  labelOf(value) {
+    return this.options.find((option) => Number(option.value) === value)?.textContent ?? String(value);
+  }
+
+  showQuestion() {
+    const { mechanism } = this.round;
+    const choices = this.options.map((option) => element("label", {},
+      element("input", { type: "radio", name: "value", value: option.value, required: true }), option.textContent));
+    const number = element("input", { type: "number", name: "value", min: 0, max: mechanism.domain - 1, step: 1, required: true });
+    number.setAttribute("aria-label", `a whole number from 0 to ${mechanism.domain - 1}`);
+    const answers = element("fieldset", {}, ...(choices.length ? choices : [number]));
+    answers.setAttribute("aria-label", "Your answer");
+    const guarantee = element("div", { className: "guarantee" }, ...guaranteeOf(this.round).map((text) => element("p", {}, text)));
+    const form = element("form", {}, answers, guarantee, element("button", {}, "Prepare my answer"));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const value = Number(new FormData(form).get("value"));
+      this.run("Adding noise and sealing…", async () => {
+        await this.device.seal(this.round, value);
+        await this.showPreview();
+      });
+    });
+    this.show(form);
+  }
+
+  async showPreview() {
+    const { body, symbols } = await this.device.preview(this.round.roundId);
+    const drawn = this.round.mechanism.domain === this.round.mechanism.alphabet && symbols.length === 1
+      ? `After your device added noise, the sealed answer says: ${this.labelOf(symbols[0])}. It may differ from what you chose; that is what protects you.`
+      : `After your device added noise, the sealed answer is: ${symbols.join(" ")}.`;
+    const details = element("details", { open: true },
+      element("summary", {}, `Exactly what is sent: ${body.length} bytes`), element("pre", { tabIndex: 0 }, body));
+    const send = element("button", { type: "button" }, "Send");
+    send.addEventListener("click", () => this.run("Sending…", async () => {
+      await this.device.send(this.round.roundId);
+      this.showSent(this.round.roundId);
+    }));
+    this.show(element("p", {}, drawn), details, send);
+  }
+
+  showSent(roundId) {
+    const check = element("button", { type: "button" }, "Look for the result");
+    check.addEventListener("click", () => this.run("Checking the result…", async () => {
+      this.showResult(await this.device.check(roundId));
+    }));
+    this.show(element("p", {}, "Your answer has arrived: the first server signed a receipt for it."), check);
+  }
+
+  showResult({ result, certificate, found }) {
+    const { estimate } = result;
+    const row = (name, value, low, high) => element("tr", {}, element("td", {}, name), element("td", {}, String(Math.round(value * 10) / 10)),
+      element("td", {}, `${Math.round(low)} to ${Math.round(high)}`));
+    const head = element("tr", {}, ...["Answer", "Estimate", "95% interval"].map((text) => element("th", { scope: "col" }, text)));
+    const rows = estimate.values.map((value, at) =>
+      row(estimate.quantity === "sum" ? "Sum" : this.labelOf(at), value, estimate.lows[at], estimate.highs[at]));
+    this.show(
+      element("p", {}, `${result.accepted} ${result.accepted === 1 ? "person" : "people"} took part. Your ${found === 1 ? "message is" : `${found} messages are all`} among the published ones, unchanged.`),
+      element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)),
+      element("p", {}, `The final certificate states ε = ${shown(certificate.epsilon.certified)} at δ = ${shown(certificate.delta)}.`),
+    );
+    this.dispatchEvent(new CustomEvent("result", { detail: { result, certificate, found } }));
+  }
+}
+
+customElements.define("shuffledp-question", ShuffledpQuestion);
