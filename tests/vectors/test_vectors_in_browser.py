@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 NOT_OF_A_DEVICE = {"open", "seeded", "law", "submission"}
 """Kinds of cases about what nodes do, and what no mechanism of a page needs."""
 
-NOT_PLAYED = {"geo-shuffle", "sgdl-shuffle", "split-mix", "node-histogram", "node-sum"}
+NOT_PLAYED = {"node-histogram", "node-sum"}
 
 
 @pytest.fixture(scope="module")

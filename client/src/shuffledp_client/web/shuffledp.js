@@ -472,6 +472,47 @@ function binomial(trials, chance, integers) {
   return successes;
 }
 
+// Exact samplers of noise: Canonne, Kamath, Steinke 2020; a Pólya urn thins a geometric
+
+/** Bernoulli(exp(-n/d)) for n/d from 0 to 1. */
+function unitExp(n, d, integers) {
+  let trial = 1n;
+  while (integers.below(d * trial) < n) trial += 1n;
+  return trial % 2n === 1n;
+}
+
+function geometric({ n, d }, integers) {
+  let low;
+  do low = integers.below(d);
+  while (!unitExp(low, d, integers));
+  let high = 0n;
+  while (unitExp(1n, 1n, integers)) high += 1n;
+  return (low + d * high) / n;
+}
+
+function discreteLaplace(rate, integers) {
+  for (;;) {
+    const magnitude = geometric(rate, integers);
+    const negative = integers.below(2) === 1n;
+    if (magnitude > 0n || !negative) return negative ? -magnitude : magnitude;
+  }
+}
+
+function geometricShare(rate, shares, integers) {
+  const parts = BigInt(shares);
+  const all = geometric(rate, integers);
+  let white = 0n;
+  for (let draw = 0n; draw < all; draw += 1n) {
+    if (integers.below(parts * (1n + draw)) < 1n + parts * white) white += 1n;
+  }
+  return white;
+}
+
+function sharedNoise(rate, shares, integers) {
+  const added = geometricShare(rate, shares, integers);
+  return added - geometricShare(rate, shares, integers);
+}
+
 const bitsOf = (chances, integers) =>
   chances.reduce((bits, chance, at) => bits + Number(bernoulli(chance, integers)) * 2 ** at, 0);
 
@@ -523,12 +564,7 @@ function bitCounts(others, chance, bits, high, low) {
     const base = nearMean(others, chance).law;
     const before = convolve(base, windowOf(bits, high, 0, bits));
     const after = convolve(base, windowOf(bits, low, 0, bits));
-    const growth = Math.exp(epsilon);
-    let total = 0;
-    before.forEach((mass, at) => {
-      total += Math.max(mass * (1 - ROUNDING) - growth * (1 + ROUNDING) * after[at], 0);
-    });
-    return Math.max(0, Math.min(1, total - (1 + growth) * OUTSIDE));
+    return excess(before, after, epsilon, OUTSIDE);
   };
 }
 
@@ -558,6 +594,174 @@ const logOdds = (p) => Math.log1p(+Ratio.of(2).times(ONE.minus(p)).over(p)) * UP
 function dilute(epsilon, share) {
   if (epsilon > LARGEST_EPSILON) return share > 0 ? epsilon + Math.log(share) + 1e-12 : 0;
   return Math.log1p(share * Math.expm1(epsilon)) * UP;
+}
+
+// Noise in sums (shuffledp_core.bounds.noise and local): differences of two negative binomials
+
+/** The discrete Fourier transform in place, by a power of two. */
+function transform(re, im) {
+  const size = re.length;
+  for (let at = 1, mirror = 0; at < size; at += 1) {
+    let bit = size >> 1;
+    for (; mirror & bit; bit >>= 1) mirror ^= bit;
+    mirror ^= bit;
+    if (at < mirror) {
+      [re[at], re[mirror]] = [re[mirror], re[at]];
+      [im[at], im[mirror]] = [im[mirror], im[at]];
+    }
+  }
+  const cosines = Float64Array.from({ length: size / 2 }, (_, at) => Math.cos((2 * Math.PI * at) / size));
+  const sines = Float64Array.from({ length: size / 2 }, (_, at) => -Math.sin((2 * Math.PI * at) / size));
+  for (let half = 1; half < size; half *= 2) {
+    const stride = size / (2 * half);
+    for (let start = 0; start < size; start += 2 * half) {
+      for (let at = 0; at < half; at += 1) {
+        const [c, s] = [cosines[at * stride], sines[at * stride]];
+        const [a, b] = [start + at, start + at + half];
+        const [x, y] = [re[b] * c - im[b] * s, re[b] * s + im[b] * c];
+        [re[b], im[b]] = [re[a] - x, im[a] - y];
+        [re[a], im[a]] = [re[a] + x, im[a] + y];
+      }
+    }
+  }
+}
+
+const MAX_WINDOW = 2 ** 22;
+const TILTS = Array.from({ length: 400 }, (_, at) => 1e-9 * 0.999e9 ** (at / 399));
+
+/** h with P(|Y| > h) <= tail. */
+function chernoff(shape, rate, tail) {
+  const epsilon = Math.min(rate, LARGEST_EPSILON);
+  let least = Infinity;
+  for (const tilt of TILTS) {
+    const theta = epsilon * tilt;
+    const root = Math.exp(-epsilon / 2) * Math.sinh(theta / 2);
+    const inner = 1 - (4 * root ** 2) / Math.expm1(-epsilon) ** 2;
+    if (inner > 0) least = Math.min(least, (Math.log(2 / tail) - shape * Math.log(inner)) / theta);
+  }
+  return Math.ceil(least);
+}
+
+const bitLength = (number) => number.toString(2).length;
+
+/** P(Y = 0), P(Y = 1), ..; null where the window would be too large. */
+function noiseTable(shape, rate) {
+  const reach = chernoff(shape, rate, 1e-12);
+  if (2 * reach + 2 > MAX_WINDOW) return null;
+  const size = 2 ** bitLength(2 * reach + 1);
+  const [re, im] = [new Float64Array(size), new Float64Array(size)];
+  for (let at = 0; at < size; at += 1) {
+    const swing = (4 * Math.exp(-rate) * Math.sin((Math.PI * at) / size) ** 2) / Math.expm1(-rate) ** 2;
+    re[at] = Math.exp(-shape * Math.log1p(swing)) / size;
+  }
+  transform(re, im); // real and symmetric, so that this is its own inverse
+  return re.slice(0, size / 2).map((mass) => Math.max(mass, 0));
+}
+
+/** Σ (P - e^ε Q)_+, rounded down, less `error` in the probability of an event. */
+function excess(before, after, epsilon, error) {
+  const growth = Math.exp(epsilon);
+  let total = 0;
+  before.forEach((mass, at) => {
+    total += Math.max(mass * (1 - ROUNDING) - growth * (1 + ROUNDING) * after[at], 0);
+  });
+  return Math.max(0, Math.min(1, total - (1 + growth) * error));
+}
+
+function shiftedNoise(shape, rate, distance, altered, room = Infinity) {
+  return (epsilon) => {
+    if (epsilon > LARGEST_EPSILON || chernoff(shape, rate, 1e-12) > MOST_POINTS) return 0;
+    const table = noiseTable(shape, rate);
+    if (table === null || 2 * table.length + distance > room) return 0;
+    const law = Float64Array.from([...table.slice(1).reverse(), ...table]);
+    const moved = new Float64Array(law.length);
+    moved.set(law.subarray(Math.min(distance, law.length)));
+    return excess(law, moved, epsilon, altered + 1e-9);
+  };
+}
+
+/** A sum of independent reports, one of which changes its law. */
+function reportSum(honest, before, after) {
+  return (epsilon) => {
+    const mean = before.reduce((total, mass, at) => total + mass * at, 0);
+    const variance = before.reduce((total, mass, at) => total + mass * (at - mean) ** 2, 0);
+    const points = Math.max(before.length, 24 * Math.sqrt(honest * variance));
+    if (epsilon > LARGEST_EPSILON || points > MOST_POINTS) return 0;
+    const size = 2 ** bitLength(Math.ceil(points));
+    const spectrum = (law) => {
+      const parts = [new Float64Array(size), new Float64Array(size)];
+      parts[0].set(law);
+      transform(...parts);
+      return parts;
+    };
+    const [re, im] = spectrum(before);
+    const [otherRe, otherIm] = [new Float64Array(size), new Float64Array(size)];
+    let magnitude = 0;
+    for (let at = 0; at < size; at += 1) {
+      const length = Math.hypot(re[at], im[at]) ** (honest - 1);
+      const angle = Math.atan2(im[at], re[at]) * (honest - 1);
+      [otherRe[at], otherIm[at]] = [length * Math.cos(angle), length * Math.sin(angle)];
+      if (at <= size / 2) magnitude += length;
+    }
+    const together = ([x, y]) => {
+      const product = [new Float64Array(size), new Float64Array(size)];
+      for (let at = 0; at < size; at += 1) {
+        product[0][at] = (otherRe[at] * x[at] - otherIm[at] * y[at]) / size;
+        product[1][at] = -(otherRe[at] * y[at] + otherIm[at] * x[at]) / size; // conjugate: the inverse
+      }
+      transform(...product);
+      return product[0];
+    };
+    const error = 2 ** -49 * Math.log2(size) * honest * 2 * magnitude;
+    return excess(together([re, im]), together(spectrum(after)), epsilon, error);
+  };
+}
+
+/** ln Γ(x) for x > 0, by Stirling's series above 15. */
+function lnGamma(x) {
+  let [shifted, product] = [x, 1];
+  while (shifted < 15) {
+    product *= shifted;
+    shifted += 1;
+  }
+  const square = 1 / shifted ** 2;
+  const series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680))) / shifted;
+  return (shifted - 0.5) * Math.log(shifted) - shifted + 0.5 * Math.log(2 * Math.PI) + series - Math.log(product);
+}
+
+/** ln P(N=0)/P(N=d) of one share of a discrete Laplace noise, rounded up. */
+function noisyReport(rate, shares, distance) {
+  if (shares === 1) return rate * distance * UP;
+  if (rate < 5e-5) return Infinity;
+  const share = 1 / shares;
+  const decay = Math.exp(-2 * rate);
+  const first = lnGamma(share + distance) - lnGamma(share) - lnGamma(distance + 1);
+  let [atZero, atDistance, near, far, power] = [1, 1, 1, 1, 1];
+  for (let i = 0; i <= Math.ceil(40 / (2 * rate)); i += 1) {
+    near *= (share + i) / (i + 1);
+    far *= (share + distance + i) / (distance + i + 1);
+    power *= decay;
+    atZero += near * near * power;
+    atDistance += near * far * power;
+  }
+  atZero += (near * near * power) / -Math.expm1(-2 * rate);
+  return distance * rate + Math.log(atZero / atDistance) - first + 1e-10 + 1e-15 * lnGamma(distance + 2);
+}
+
+const QUANTILE = 1.9601352; // of the normal law at 1 - 0.025 + 1e-5, rounded up
+
+/** h with P(|Y| <= h) >= 0.95. */
+function halfWidth(shape, rate) {
+  const table = noiseTable(shape, rate);
+  if (table !== null) {
+    let inside = table[0];
+    let h = 0;
+    while (inside < 0.95 + 1e-9) inside += 2 * table[(h += 1)];
+    return h;
+  }
+  const ratio = Math.exp(-rate);
+  if ((1 + 4 * ratio + ratio ** 2) / (2 * shape * ratio) >= 1e-3) return chernoff(shape, rate, 1 - 0.95);
+  return Math.ceil((QUANTILE * Math.sqrt(2 * shape * ratio)) / -Math.expm1(-rate) + 0.5);
 }
 
 // Intervals from exact laws (shuffledp_core.answering.intervals)
@@ -714,6 +918,38 @@ function sumOfBits(ones, reports, maxValue, flip) {
   const [lows, highs] = countIntervals([ones], bits, ONE.minus(flip), flip);
   const error = Math.sqrt(bits * flip * (1 - flip)) / slope;
   return sum(+value, error, [lows[0], highs[0]], reports, maxValue);
+}
+
+function sumWithNoise(total, reports, maxValue, shape, rate, bias = 0) {
+  const error = Math.sqrt(2 * shape * Math.exp(-rate)) / -Math.expm1(-rate);
+  const width = halfWidth(shape, rate) + bias;
+  return sum(+total, Math.hypot(error, bias), [total - width, total + width], reports, maxValue);
+}
+
+/** Noise of each user, shifted, clamped and sent in unary code. */
+function padded(k, padding, ratio, shares, draw) {
+  const rate = +ratio;
+  const messages = k + 2 * padding;
+  const beyond = Math.exp(-rate * (padding + 1)) * (1 + 1e-12);
+  const bias = shares === 1
+    ? (beyond * Math.expm1(-rate * k)) / Math.expm1(-2 * rate)
+    : beyond / Math.expm1(-rate) ** 2 / shares;
+  return {
+    domain: k + 1, alphabet: 2, messages, say: unary(messages),
+    sample(value, integers) {
+      const noisy = BigInt(value + padding) + draw(integers);
+      return noisy < 0n ? 0 : noisy > BigInt(messages) ? messages : Number(noisy);
+    },
+    local: (distance) => noisyReport(rate, shares, distance),
+    witness(honest, distance) {
+      const clamped = 2 * Math.ceil(honest / shares) * Math.exp(-rate * (padding + 1));
+      return shiftedNoise(honest / shares, rate, distance, Math.min(1, clamped));
+    },
+    estimate([, ones], reports) {
+      const total = Ratio.of(ones).minus(reports.times(Ratio.of(padding)));
+      return sumWithNoise(total, reports, k, reports / shares, rate, reports * bias);
+    },
+  };
 }
 
 // Mechanisms: one entry for each that a page can play
@@ -936,7 +1172,63 @@ const MECHANISMS = {
   },
 };
 
-const NOT_PLAYED = ["geo-shuffle", "sgdl-shuffle", "split-mix", "node-histogram", "node-sum"];
+Object.assign(MECHANISMS, {
+  "geo-shuffle": {
+    fields: { max_value: whole(1), epsilon_geo: ratio(), padding: whole(0) },
+    metric: true,
+    make({ max_value: k, epsilon_geo: ratio_, padding }) {
+      const made = padded(k, padding, ratio_, 1, (integers) => discreteLaplace(ratio_, integers));
+      const rate = +ratio_;
+      const lawOf = (value) => Float64Array.from({ length: made.messages + 1 }, (_, ones) => {
+        const mass = Math.exp(-rate * Math.abs(ones - value - padding)) / (1 + Math.exp(-rate));
+        return ones > 0 && ones < made.messages ? mass * -Math.expm1(-rate) : mass;
+      });
+      const witness = (honest, distance) =>
+        made.messages >= MOST_POINTS ? null : reportSum(honest, lawOf(0), lawOf(distance));
+      return { ...made, witness };
+    },
+  },
+  "sgdl-shuffle": {
+    fields: { max_value: whole(1), noise_epsilon: ratio(), shares: whole(1), padding: whole(0) },
+    metric: true,
+    make: ({ max_value: k, noise_epsilon: rate, shares, padding }) =>
+      padded(k, padding, rate, shares, (integers) => sharedNoise(rate, shares, integers)),
+  },
+  "split-mix": {
+    fields: {
+      max_value: whole(1), noise_epsilon: ratio(), shares: whole(1), modulus: whole(1, 2 ** 31), pieces: whole(2, 100_000),
+    },
+    metric: true,
+    make({ max_value: k, noise_epsilon: ratio_, shares, modulus: q, pieces }) {
+      if (q < k + 1) malformed("the modulus is below the largest value");
+      const rate = +ratio_;
+      const reduce = (number) => ((number % q) + q) % q;
+      return {
+        domain: k + 1, alphabet: q, messages: pieces, needsAll: true,
+        sample(value, integers) {
+          const noisy = (BigInt(value) + sharedNoise(ratio_, shares, integers)) % BigInt(q);
+          return reduce(Number(noisy));
+        },
+        say(answer, integers) {
+          const drawn = Array.from({ length: pieces - 1 }, () => Number(integers.below(q)));
+          return [...drawn, reduce(answer - drawn.reduce((total, piece) => (total + piece) % q, 0))];
+        },
+        local: (distance) => noisyReport(rate, shares, distance),
+        witness: (honest, distance) => shiftedNoise(honest / shares, rate, distance, 0, q),
+        count: (symbols) => [symbols.length, symbols.reduce((total, piece) => (total + piece) % q, 0)],
+        total: (counts) => counts[0],
+        estimate([, residue], reports) {
+          const n = Number(reports.floor());
+          if (n * k + 1 + 2 * chernoff(n / shares, rate, 2 ** -40) > q) fail("UsageError", "the modulus is too small");
+          const below = Math.floor((q - 1 - n * k) / 2);
+          return sumWithNoise(Ratio.of(reduce(residue + below) - below), reports, k, reports / shares, rate);
+        },
+      };
+    },
+  },
+});
+
+const NOT_PLAYED = ["node-histogram", "node-sum"];
 
 /** A mechanism with its functions, from its form in documents. */
 export function mechanismOf(value) {
@@ -1396,6 +1688,7 @@ export async function checkBoard({ result, final }, geometry, board, messages) {
     fail("FalseResultError", "the result leaves out other messages than the board has; keep the result: it is evidence");
   }
   const lost = result.dropped + result.outside_alphabet + result.repeated_tags;
+  if (lost && mechanism.needsAll) fail("LostMessagesError", `${mechanism.kind} needs every message, and some are lost`);
   const remaining = result.accepted * mechanism.messages - lost;
   const counts = mechanism.count(counting);
   if (result.accepted < 1 || remaining < 1 || mechanism.total(counts) !== remaining) {
