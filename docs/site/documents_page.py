@@ -11,7 +11,7 @@ from typing import Final, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from shuffledp_core.documents import models
-from shuffledp_core.documents.signed import Document, Signed
+from shuffledp_core.documents.signed import Document, Signed, to_json
 from shuffledp_core.mechanisms import MECHANISMS
 
 _WORDS: Final = {
@@ -68,11 +68,7 @@ def _row(field: msgspec.structs.FieldInfo, hint: object) -> str:
 def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.default is msgspec.UNSET:
         return "absent"
-    return (
-        "empty"
-        if field.default is msgspec.NODEFAULT
-        else f"`{msgspec.json.encode(field.default).decode()}`"
-    )
+    return "empty" if field.default is msgspec.NODEFAULT else f"`{to_json(field.default).decode()}`"
 
 
 def words(hint: object) -> str:

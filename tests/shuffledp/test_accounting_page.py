@@ -40,7 +40,7 @@ def without_code(text: str) -> str:
 
 SECTIONS_OF: Final = {
     "u": "K6 S18 S20 Composition C1 C2 C3 C5 C7 C13 C14 C15 C18 C19 C20",
-    "q": "k-RR K0 K1 K2 K3 K4 K5 K6 K7 K9 K10 K15 S18 S21 C21",
+    "q": "k-RR K0 K1 K2 K3 K4 K5 K6 K7 K9 K10 K15 K16 S18 S21 C21",
     "r": "The Sums S2 S3 S4 S5 S6b S7 S8 S13 S17 C12 All",
     "m": "S19 C17",
     "c": "S6 S6b S7 S12 S13 S17 All",

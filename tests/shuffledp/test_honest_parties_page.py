@@ -37,9 +37,22 @@ def test_messages_and_errors_are_those_of_the_calibrated_plan(kind: str) -> None
 
 
 def test_three_nodes_have_three_times_the_variance_of_one() -> None:
-    error = sdp.certify(plan_of("node-histogram")).error
-    assert error is not None
-    assert f"{error * math.sqrt(3):.1f} with three" in row_of("node-histogram")[4]
+    guarantee = sdp.certify(plan_of("node-histogram"))
+    assert guarantee.error is not None
+    assert guarantee.error_of_one_node is not None
+    assert guarantee.error == pytest.approx(guarantee.error_of_one_node * math.sqrt(3))
+    stated = f"{guarantee.error:.1f} with three nodes, {guarantee.error_of_one_node:.1f} with one"
+    assert stated in row_of("node-histogram")[4]
+
+
+@pytest.mark.parametrize("kind", ["dummy-histogram", "node-histogram"])
+def test_the_price_of_a_finite_local_epsilon_is_that_of_the_calibrated_plan(kind: str) -> None:
+    plan = sdp.calibrate(kind, epsilon=1, delta=1e-6, setting=EVERYONE, symbols=21, epsilon_local=8)
+    guarantee = sdp.certify(plan)
+    assert guarantee.corrupted is not None
+    assert guarantee.corrupted <= 8
+    assert guarantee.error is not None
+    assert f"ε_L ≤ 8: {guarantee.error:.1f}" in row_of(kind)[5]
 
 
 def test_one_honest_person_is_enough_for_node_noise_alone() -> None:

@@ -9,7 +9,14 @@ from typing import Annotated
 
 import typer
 
-from shuffledp.commands.options import Format, Mechanism, Mixing, OutputFormat, Suite
+from shuffledp.commands.options import (
+    EpsilonLocal,
+    Format,
+    Mechanism,
+    Mixing,
+    OutputFormat,
+    Suite,
+)
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.campaigns.app import campaign_app
@@ -64,6 +71,7 @@ def round_(
             min=0, help="Question number for mechanisms with memoised responses (RAPPOR)."
         ),
     ] = 0,
+    epsilon_local: EpsilonLocal = None,
     route: Annotated[
         list[str] | None,
         typer.Option(help="Node of the route, in order; repeatable; default: all nodes."),
@@ -85,6 +93,8 @@ def round_(
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Run one round on a deployment: open it, follow it, print the answer."""
+    from msgspec import UNSET
+
     from shuffledp_core.documents.models import RoundPlan
     from shuffledp_core.errors import UsageError
     from shuffledp_core.mechanisms import MECHANISMS
@@ -109,6 +119,7 @@ def round_(
             open_seconds=open_seconds,
             allow_corrupt=allow_corrupt,
             question=question,
+            epsilon_local=UNSET if epsilon_local is None else epsilon_local,
         )
     except ValueError as error:
         raise UsageError(str(error)) from error

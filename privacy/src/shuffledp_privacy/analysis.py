@@ -16,6 +16,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, TypeAlias
 
+from msgspec import UNSET
+
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
@@ -96,6 +98,7 @@ def calibrated(plan: RoundPlan) -> Mechanism:
         max_value=None if histogram else plan.size,
         symbols=plan.size if histogram else None,
         most_users=plan.max_reports,
+        epsilon_local=None if plan.epsilon_local is UNSET else plan.epsilon_local,
     )
     return calibrate(plan.mechanism, target).about(plan.question)
 

@@ -29,6 +29,7 @@ def calibrate(
     max_value: int | None = None,
     symbols: int | None = None,
     rounds: int = 1,
+    epsilon_local: float | None = None,
 ) -> Plan:
     """The plan of least error whose certified ε at δ is at most the target's.
 
@@ -44,6 +45,7 @@ def calibrate(
         max_value: k, for values 0..k.
         symbols: k of a histogram over {0..k-1}, in place of `max_value`.
         rounds: how often the round is run on the same people.
+        epsilon_local: largest ε_L accepted in one round, if every node is corrupt; None for any.
 
     Raises:
         UsageError: an unknown mechanism, no domain, or a value outside its range.
@@ -60,7 +62,15 @@ def calibrate(
     kind = kind_of(mechanism)
     if max_value is not None and symbols is not None:
         raise UsageError("name one domain: max-value for a sum, or symbols for a histogram")
-    target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
+    target = target_of(
+        epsilon,
+        delta,
+        setting,
+        max_value=max_value,
+        symbols=symbols,
+        rounds=rounds,
+        epsilon_local=epsilon_local,
+    )
     spec = calibrate_spec(kind, target)
     note = (
         f"calibrated: the least noise whose certified epsilon is at most {epsilon:g} while a "
@@ -85,6 +95,7 @@ def target_of(
     max_value: int | None,
     symbols: int | None,
     rounds: int,
+    epsilon_local: float | None,
 ) -> Target:
     """The checked target; arguments and errors as `calibrate`."""
     check_setting(setting)
@@ -98,6 +109,7 @@ def target_of(
         max_value=max_value,
         symbols=symbols,
         rounds=rounds,
+        epsilon_local=epsilon_local,
     )
 
 
@@ -178,6 +190,7 @@ def advise(
     max_error: float | None = None,
     max_messages: int | None = None,
     nodes: int = 3,
+    epsilon_local: float | None = None,
 ) -> Comparison:
     """Compare all mechanisms that meet the target: error, messages and local guarantee.
 
@@ -191,6 +204,7 @@ def advise(
         max_error: largest standard error accepted, of the sum or of one count; None for any.
         max_messages: most messages per user and round accepted; None for any.
         nodes: mix nodes of the route, 1 to 16: all of them add noise if the mechanism has any.
+        epsilon_local: largest ε_L accepted in one round, if every node is corrupt; None for any.
 
     Raises:
         UsageError: a value outside its range, or no domain.
@@ -202,7 +216,15 @@ def advise(
     >>> [row.kind for row in found]
     ['node-histogram', 'krr-histogram', 'rappor-histogram', 'hadamard-histogram', 'dummy-histogram']
     """
-    target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
+    target = target_of(
+        epsilon,
+        delta,
+        setting,
+        max_value=max_value,
+        symbols=symbols,
+        rounds=rounds,
+        epsilon_local=epsilon_local,
+    )
     check_nodes(nodes)
     return Comparison(target, nodes, tuple(advise_all(target, nodes, max_error, max_messages)))
 

@@ -113,7 +113,7 @@ def _warnings(
     if math.isinf(choice.corrupted_epsilon):
         yield (
             f"if every node is corrupt, nothing hides the values of {choice.kind}; where that "
-            "matters, take a row with a finite ε_L"
+            "matters, take a row with a finite ε_L, or state the largest (--epsilon-local)"
         )
     least = min(row.error for row in rows)
     span = float(

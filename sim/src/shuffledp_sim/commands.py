@@ -10,7 +10,14 @@ from typing import Annotated
 
 import typer
 
-from shuffledp.commands.options import Format, Mechanism, Mixing, OutputFormat, Suite
+from shuffledp.commands.options import (
+    EpsilonLocal,
+    Format,
+    Mechanism,
+    Mixing,
+    OutputFormat,
+    Suite,
+)
 from shuffledp.node_numbers import node_numbers
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
@@ -39,6 +46,7 @@ def demo(
             min=1, help="Largest change of a value that the guarantee covers; default: any."
         ),
     ] = None,
+    epsilon_local: EpsilonLocal = None,
     nodes: Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes.")] = 3,
     suite: Suite = DEFAULT_SUITE,
     mix: Mixing = Mix.PLAIN,
@@ -78,6 +86,7 @@ def demo(
         delta=delta,
         adjacency=adjacency,
         max_distance=max_distance,
+        epsilon_local=epsilon_local,
         nodes=nodes,
         suite=suite,
         mix=mix,

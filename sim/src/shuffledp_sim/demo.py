@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -63,6 +64,7 @@ class DemoOptions:
     delta: float = 1e-6
     adjacency: Adjacency = Adjacency.STANDARD
     max_distance: int | None = None
+    epsilon_local: float | None = None
     nodes: int = 3
     suite: str = DEFAULT_SUITE
     data: Path | None = None
@@ -291,6 +293,7 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
         open_seconds=OPEN_SECONDS,
         allow_corrupt=bool(options.corrupt),
         mix=options.mix,
+        epsilon_local=UNSET if options.epsilon_local is None else options.epsilon_local,
     )
 
 

@@ -1234,7 +1234,7 @@ const NOT_PLAYED = ["node-histogram", "node-sum"];
 export function mechanismOf(value) {
   if (value === null || typeof value !== "object" || typeof value.mechanism !== "string") refuse("a mechanism");
   const { mechanism: kind, ...parameters } = value;
-  if (NOT_PLAYED.includes(kind)) {
+  if (NOT_PLAYED.includes(kind) || (kind === "dummy-histogram" && "blanket" in parameters)) {
     fail("UnsupportedError", `a page cannot check the guarantee of ${kind} yet, so it takes no part in this round`);
   }
   if (!Object.hasOwn(MECHANISMS, kind)) malformed("an unknown mechanism");

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from shuffledp_core.bounds.node_noise import NodeNoise
+
 Counts: TypeAlias = "Sequence[int] | NDArray[np.int64]"
 """Counts of the symbols 0..alphabet-1 on the board."""
 
@@ -40,6 +42,28 @@ class Present(NamedTuple):
     nodes: int = 0
 
 
+class Dummies(NamedTuple):
+    """Dummies of one symbol among the users' messages.
+
+    Attributes:
+        slots: messages that may be such dummies.
+        rate: the probability that one is.
+    """
+
+    slots: int
+    rate: Fraction
+
+    @property
+    def mean(self) -> float:
+        """Expected number."""
+        return float(self.slots * self.rate)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the number."""
+        return math.sqrt(self.slots * float(self.rate * (1 - self.rate)))
+
+
 class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A debiased answer: a sum with its mean, or a histogram.
 
@@ -57,7 +81,13 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     mean_standard_error: float | None = None
 
 
-def histogram_of(counts: Counts, users: Fraction, p: Fraction, q: Fraction) -> Estimate:
+def histogram_of(
+    counts: Counts,
+    users: Fraction,
+    p: Fraction,
+    q: Fraction,
+    added: Dummies | NodeNoise | None = None,
+) -> Estimate:
     """A histogram by matrix inversion: (c_s - n q) / (p - q), unbiased for every symbol.
 
     For every mechanism whose report names its user's symbol with probability p, and any other with
@@ -69,6 +99,7 @@ def histogram_of(counts: Counts, users: Fraction, p: Fraction, q: Fraction) -> E
         users: n, rounded down to whole reports.
         p: above q, at most 1.
         q: above 0.
+        added: what each count has beside the reports; its mean is taken off.
     """
     import numpy as np
 
@@ -77,11 +108,13 @@ def histogram_of(counts: Counts, users: Fraction, p: Fraction, q: Fraction) -> E
     n = int(users)
     slope = float(p - q)
     observed = np.asarray(counts, dtype=np.int64)
-    values = (observed - n * float(q)) / slope
+    mean = 0.0 if added is None else added.mean
+    deviation = 0.0 if added is None else added.deviation
+    values = (observed - mean - n * float(q)) / slope
     # An estimate outside of 0..n would have a variance that no dataset has, perhaps a negative one.
     plug_in = np.clip(values, 0, n)
-    variances = plug_in * float(p * (1 - p)) + (n - plug_in) * float(q * (1 - q))
-    lows, highs = count_intervals(observed, n, p, q)
+    variances = plug_in * float(p * (1 - p)) + (n - plug_in) * float(q * (1 - q)) + deviation**2
+    lows, highs = count_intervals(observed, n, p, q, added)
     return Estimate(
         quantity="histogram",
         values=tuple(values.tolist()),

@@ -11,12 +11,15 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.answering.estimates import COVERAGE
+from shuffledp_core.answering.estimates import COVERAGE, Dummies
+
+if TYPE_CHECKING:
+    from shuffledp_core.bounds.node_noise import NodeNoise
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -123,15 +126,20 @@ def _find_largest(holds: Callable[[Integers], NDArray[np.bool_]], top: int, size
 
 
 def count_intervals(
-    observed: Integers, users: int, true_rate: Fraction, false_rate: Fraction
+    observed: Integers,
+    users: int,
+    true_rate: Fraction,
+    false_rate: Fraction,
+    added: Dummies | NodeNoise | None = None,
 ) -> tuple[Floats, Floats]:
-    """Intervals for x, where a count is Bin(x, p) + Bin(n - x, q).
+    """Intervals for x, where a count is Bin(x, p) + Bin(n - x, q), and what is added.
 
     Args:
         observed: counts, shape (counts,); each has an interval of its own.
         users: n.
         true_rate: p, above q.
         false_rate: q, above 0.
+        added: what each count has beside the reports.
 
     Returns:
         Low and high ends, whole numbers from 0 to n, each of shape (counts,).
@@ -139,30 +147,69 @@ def count_intervals(
     spread = math.sqrt(users * min(true_rate * (1 - true_rate), false_rate * (1 - false_rate)))
     step = max(1, int(_ROUNDED * spread)) if observed.size > _LONG else 1
     down = observed // step * step
-    up = np.minimum(-(-observed // step) * step, users)
-    lows = users - _largest_counts(users - down, users, 1 - false_rate, 1 - true_rate)
-    return lows.astype(np.float64), _largest_counts(up, users, true_rate, false_rate).astype(
-        np.float64
+    up = -(-observed // step) * step
+    forward, backward = _noises(added)
+    if added is None:
+        up = np.minimum(up, users)
+    slots = sum(int(bits.number) for bits in forward.bits)
+    lows = users - _largest_counts(
+        users + slots - down, users, 1 - false_rate, 1 - true_rate, backward
     )
+    highs = _largest_counts(up, users, true_rate, false_rate, forward)
+    return lows.astype(np.float64), highs.astype(np.float64)
+
+
+class _Noise(NamedTuple):
+    """What a count has beside the reports: bits, and one of some values.
+
+    Attributes:
+        bits: independent bits.
+        values: whole numbers, one of which is added.
+        masses: their probabilities.
+    """
+
+    bits: tuple[Bits, ...] = ()
+    values: tuple[int, ...] = (0,)
+    masses: tuple[float, ...] = (1.0,)
+
+
+def _noises(added: Dummies | NodeNoise | None) -> tuple[_Noise, _Noise]:
+    """What is added to a count, and to the number of all other messages."""
+    if added is None:
+        return _Noise(), _Noise()
+    if isinstance(added, Dummies):
+        rate, rest = float(added.rate), float(1 - added.rate)
+        return _Noise((Bits(added.slots, rate, rest),)), _Noise((Bits(added.slots, rest, rate),))
+    forward, backward = (
+        _Noise(values=tuple(values.tolist()), masses=tuple(masses.tolist()))
+        for values, masses in (added.blocks(1), added.blocks(-1))
+    )
+    return forward, backward
 
 
 def _largest_counts(
-    observed: Integers, users: int, true_rate: Fraction, false_rate: Fraction
+    observed: Integers, users: int, true_rate: Fraction, false_rate: Fraction, noise: _Noise
 ) -> Integers:
     """The largest x for which a count of at most `observed` is not rare.
 
     Computed once for each count.
     """
-    computed = _computed_ends(users, true_rate, false_rate)
+    computed = _computed_ends(users, true_rate, false_rate, noise)
     different, inverse = np.unique(observed, return_inverse=True)
     new = np.array([count for count in different.tolist() if count not in computed], dtype=np.int64)
+    values = np.array(noise.values, dtype=np.int64)
+    masses = np.array(noise.masses)
 
     def holds(holding: Integers) -> NDArray[np.bool_]:
+        # All counts with each value of the noise, then their mean over it.
+        holders = np.repeat(holding, values.size)
         laws = [
-            Bits(holding, float(true_rate), float(1 - true_rate)),
-            Bits(users - holding, float(false_rate), float(1 - false_rate)),
+            Bits(holders, float(true_rate), float(1 - true_rate)),
+            Bits(users - holders, float(false_rate), float(1 - false_rate)),
+            *noise.bits,
         ]
-        return np.asarray(lower_tail(new, laws) > TAIL)
+        tails = lower_tail(np.subtract.outer(new, values).ravel(), laws)
+        return np.asarray(tails.reshape(new.size, values.size) @ masses > TAIL)
 
     if new.size:
         computed.update(
@@ -195,9 +242,11 @@ def _fewest(trials: int, chance: float, rest: float) -> int:
 
 
 @lru_cache(maxsize=16)
-def _computed_ends(users: int, true_rate: Fraction, false_rate: Fraction) -> dict[int, int]:
+def _computed_ends(
+    users: int, true_rate: Fraction, false_rate: Fraction, noise: _Noise
+) -> dict[int, int]:
     """Ends that were computed before: simulations repeat the same counts."""
-    del users, true_rate, false_rate
+    del users, true_rate, false_rate, noise
     return {}
 
 

@@ -30,6 +30,13 @@ def log_odds(randomise: Fraction) -> float:
     return math.log1p(float(2 * (1 - randomise) / randomise)) * ROUNDING
 
 
+def response_epsilon(symbols: int, blanket: Fraction) -> float:
+    """ln(1 + k (1-γ)/γ) of k-RR; infinite at γ = 0; rounded up (K7)."""
+    if blanket == 0:
+        return math.inf
+    return math.log1p(float((1 - blanket) * symbols / blanket)) * ROUNDING
+
+
 def dilute(epsilon: float, share: Fraction) -> float:
     """ln(1 + s (e^ε - 1)): the ε of a report that depends on the value with probability s only.
 

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from shuffledp_core.bounds.blanketed import BlanketedCounts
 from shuffledp_core.bounds.losses import PrivacyLosses
+from shuffledp_core.bounds.two_counts import TwoCounts
+from shuffledp_core.bounds.windows import binomial_law, binomial_masses, window_reach
 
 if TYPE_CHECKING:
     import numpy as np
@@ -200,7 +203,7 @@ class DummyCounts:
         deviation = math.sqrt(trials * float(self.rate * (1 - self.rate)))
         if epsilon > _LARGEST_EPSILON or deviation > MOST_DEVIATION:
             return 0.0
-        first_a, masses = _binomial(trials, self.rate)
+        first_a, masses = binomial_law(trials, self.rate)
         growth = math.exp(epsilon) * (1 + ROUNDING)
         among_others = self.rate / (1 - self.rate)
         total = 0.0
@@ -209,7 +212,7 @@ class DummyCounts:
                 first_b = trials - a
                 law = np.ones(1)
             else:
-                first_b, law = _binomial(trials - a, among_others)
+                first_b, law = binomial_law(trials - a, among_others)
             b = np.arange(first_b, first_b + law.size)
             total += mass * float(law @ np.maximum(a - growth * b, 0.0))
         # A window's masses are above the true ones by what lies outside, far less than `ROUNDING`.
@@ -235,38 +238,16 @@ def _near_mean(trials: int, chance: Fraction) -> NDArray[np.float64] | None:
     None where it is too wide.
     """
     deviation = math.sqrt(trials * float(chance) * float(1 - chance))
-    if 2 * _reach(deviation) >= MOST_POINTS:
+    if 2 * window_reach(deviation) >= MOST_POINTS:
         return None
-    return _binomial(trials, chance)[1]
-
-
-def _binomial(trials: int, chance: Fraction) -> tuple[int, NDArray[np.float64]]:
-    """First point and probabilities of Bin(trials, chance) in a window around the mean."""
-    reach = _reach(math.sqrt(trials * float(chance) * float(1 - chance)))
-    mean = int(trials * chance)
-    first = max(0, mean - reach)
-    return first, _window(trials, chance, first, min(trials, mean + reach))
-
-
-def _reach(deviation: float) -> int:
-    """Points of a binomial window on each side of its mean."""
-    return math.ceil(9 * deviation) + 40
+    return binomial_law(trials, chance)[1]
 
 
 def _all_of(trials: int, chance: Fraction, size: int) -> NDArray[np.float64]:
-    return _window(trials, chance, 0, size - 1)
+    return binomial_masses(trials, chance, 0, size - 1)
 
 
-def _window(trials: int, chance: Fraction, first: int, last: int) -> NDArray[np.float64]:
-    """Probabilities of `first` to `last` successes, from the ratios of neighbours; of sum 1."""
-    import numpy as np
-
-    successes = np.arange(first, last, dtype=np.float64)
-    ratios = np.log((trials - successes) / (successes + 1)) + math.log(chance / (1 - chance))
-    logs = np.concatenate([[0.0], np.cumsum(ratios)])
-    weights = np.exp(logs - logs.max())
-    return np.asarray(weights / weights.sum())
-
-
-Witness = BitCounts | ShiftedNoise | ReportSum | DummyCounts | PrivacyLosses
+Witness = (
+    BitCounts | ShiftedNoise | ReportSum | DummyCounts | BlanketedCounts | TwoCounts | PrivacyLosses
+)
 """The law of one statistic of the board on two neighbouring datasets."""

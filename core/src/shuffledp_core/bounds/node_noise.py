@@ -27,6 +27,13 @@ them outward widens an interval by a few thousandths.
 """
 
 
+_BLOCKS: Final = 8
+"""Blocks of a standard deviation in which an interval takes noise of nodes together."""
+
+_RARE: Final = 1e-9
+"""Probability of an end of the noise that an interval counts as the worst value."""
+
+
 @lru_cache(maxsize=32)
 def histogram_losses(rate: Fraction, mean: int, symbols: int, dummies: int) -> PrivacyLosses:
     """Losses of a change of one value from a to b, seen in all counts (N3).
@@ -153,12 +160,40 @@ class NodeNoise(NamedTuple):
         deviation: standard deviation.
         least: exceeded downwards with probability 2.5% at most.
         most: exceeded upwards with probability 2.5% at most.
+        laws: weight and law of each noise of one node.
+        nodes: nodes that draw them.
     """
 
     mean: float
     deviation: float
     least: float
     most: float
+    laws: Sequence[tuple[int, NDArray[np.float64]]] = ()
+    nodes: int = 0
+
+    def blocks(self, sign: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Values of `sign` times the noise, rounded down to few different ones, and their masses.
+
+        Shape (blocks,) each; the mass of all is 1 but for 1e-9, which the smallest has beside its
+        own.
+        """
+        import numpy as np
+
+        if not self.nodes:
+            return np.zeros(1, dtype=np.int64), np.ones(1)
+        first, masses = _law_of_nodes(
+            [(weight, law[::sign]) for weight, law in self.laws], self.nodes
+        )
+        step = max(1, int(self.deviation / _BLOCKS))
+        values = (first + np.arange(masses.size)) // step * step
+        different, index = np.unique(values, return_inverse=True)
+        sums = np.bincount(index, weights=masses)
+        likely = np.flatnonzero(np.cumsum(sums) > _RARE)
+        last = different.size - int((np.cumsum(sums[::-1]) > _RARE).argmax())
+        different = different[likely[0] : last]
+        sums = sums[likely[0] : last]
+        sums[0] += max(0.0, 1 - float(sums.sum()))
+        return different.astype(np.int64), np.asarray(sums, dtype=np.float64)
 
 
 def noise_of_nodes(laws: Sequence[tuple[int, NDArray[np.float64]]], nodes: int) -> NodeNoise:
@@ -182,11 +217,24 @@ def noise_of_nodes(laws: Sequence[tuple[int, NDArray[np.float64]]], nodes: int) 
     step = max(1, int(deviation / _STEPS))
     up = _last_likely(laws, nodes, step)
     down = _last_likely([(weight, law[::-1]) for weight, law in laws], nodes, step)
-    return NodeNoise(nodes * mean, deviation, -float(down * step), float(up * step))
+    return NodeNoise(
+        nodes * mean, deviation, -float(down * step), float(up * step), tuple(laws), nodes
+    )
 
 
 def _last_likely(laws: Sequence[tuple[int, NDArray[np.float64]]], nodes: int, step: int) -> int:
     """Smallest number of steps that the noise, rounded up in each part, exceeds rarely."""
+    import numpy as np
+
+    first, masses = _law_of_nodes(laws, nodes, step)
+    beyond = 1 - np.cumsum(masses)
+    return first + int(np.flatnonzero(beyond <= _TAIL)[0])
+
+
+def _law_of_nodes(
+    laws: Sequence[tuple[int, NDArray[np.float64]]], nodes: int, step: int = 1
+) -> tuple[int, NDArray[np.float64]]:
+    """First value and probabilities of the noise in steps, rounded up in each part."""
     import numpy as np
 
     parts = []
@@ -200,6 +248,4 @@ def _last_likely(laws: Sequence[tuple[int, NDArray[np.float64]]], nodes: int, st
     for _, part in parts:
         transform *= np.fft.rfft(part, points) ** nodes
     masses = np.fft.irfft(transform, points)[:size]
-    first = nodes * sum(start for start, _ in parts)
-    beyond = 1 - np.cumsum(masses)
-    return first + int(np.flatnonzero(beyond <= _TAIL)[0])
+    return nodes * sum(start for start, _ in parts), np.asarray(masses)

@@ -175,7 +175,8 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     `allow_corrupt` lets nodes take part that say they are corrupt (docs/protocol.md, "Corrupt
     nodes"): for laboratories only. `mix` "verified": everybody can check the mixing; "plain" is the
     same as no such field. `question` is the number of one that is asked again and again, of
-    mechanisms whose devices keep a response to it; otherwise 0.
+    mechanisms whose devices keep a response to it; otherwise 0. `epsilon_local` limits ε_L, what a
+    user keeps if every node is corrupt; without it there is no limit.
     """
 
     population: str
@@ -194,6 +195,7 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     allow_corrupt: bool = False
     mix: Mix | msgspec.UnsetType = msgspec.UNSET
     question: int = 0
+    epsilon_local: float | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if self.mix == Mix.PLAIN:  # one way to write it: a plan is compared as text

@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import msgspec
 
@@ -40,6 +40,10 @@ MAX_DENOMINATOR = 2**63
 """Largest denominator of a rational parameter, so that every sampler works with machine-sized
 integers.
 """
+
+
+OPEN: Final = Fraction(0)
+"""Blanket of values that are sent as they are."""
 
 
 class Answers(StrEnum):
@@ -569,6 +573,17 @@ def check_rational(name: str, value: Fraction, high: Fraction | None = None) -> 
     # length.
     if value.denominator > MAX_DENOMINATOR or value.numerator > MAX_DENOMINATOR:
         raise ParameterError(f"{name} must be a ratio of integers up to 2^63, not {value}")
+
+
+def check_blanket(blanket: Fraction) -> None:
+    """As `check_rational`, for the blanket of a value that may also be sent in the open.
+
+    0 sends it so; 1 would send noise alone, and is a `ValueError`.
+    """
+    if not isinstance(blanket, Fraction) or blanket != 0:
+        check_rational("blanket", blanket, Fraction(1))
+    if blanket == 1:
+        raise ValueError("blanket must be below 1: with 1 no report would depend on its value")
 
 
 def refuse_pure_noise(name: str, probability: Fraction) -> None:

@@ -9,22 +9,35 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from shuffledp_core.answering.estimates import Estimate, Present, histogram_with_dummies
+import msgspec
+
+from shuffledp_core.answering.estimates import (
+    Dummies,
+    Estimate,
+    Present,
+    histogram_of,
+    histogram_with_dummies,
+)
+from shuffledp_core.bounds.local import response_epsilon
 from shuffledp_core.mechanisms.base import (
     MAX_DOMAIN,
+    OPEN,
     HistogramSpec,
+    check_blanket,
     check_rational,
     check_whole,
     tally,
 )
 from shuffledp_core.sampling.exact import bernoulli
 from shuffledp_core.sampling.randomness import RandomIntegers
+from shuffledp_core.sampling.responses import respond, respond_all
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.blanketed import BlanketedCounts
     from shuffledp_core.bounds.lower import Witness
     from shuffledp_core.sampling.arrays import RandomArrays
 
@@ -32,15 +45,18 @@ MOST_SLOTS = 9_999
 """Most slots: the messages of a user, one more, then stay within what a submission may hold."""
 
 
-class DummyHistogram(HistogramSpec, frozen=True, kw_only=True, tag="dummy-histogram"):
+class DummyHistogram(
+    HistogramSpec, frozen=True, kw_only=True, tag="dummy-histogram", omit_defaults=True
+):
     """The true symbol in one message, and s further messages that may be dummies.
 
     Source: Luo, Wang and Yi 2022; Cheu and Zhilyaev 2022.
 
     Each of the s slots is, independently, a uniform symbol of {0..k-1} with probability `fill`
     (f), otherwise the symbol k, "empty". So n users add Multinomial(n s; f/k, ..., f/k, 1 - f)
-    dummies to the true counts, whatever the values are. The value itself is not randomised: if
-    every node is corrupt, nothing hides it.
+    dummies to the true counts, whatever the values are. With probability `blanket` (γ) the value is
+    replaced by a uniform one before it is sent (k-RR); if γ = 0, nothing hides it where every node
+    is corrupt.
     """
 
     kind: ClassVar[str] = "dummy-histogram"
@@ -50,11 +66,15 @@ class DummyHistogram(HistogramSpec, frozen=True, kw_only=True, tag="dummy-histog
     )
     slots: Annotated[int, "s, messages of a user that may be dummies."]
     fill: Annotated[Fraction, "f, the chance that a slot is a dummy and not empty."]
+    blanket: Annotated[Fraction, "γ, the chance that a uniform value is sent instead."] = OPEN
 
     def __post_init__(self) -> None:
         check_whole("symbols", self.symbols, 2, MAX_DOMAIN - 1)
         check_whole("slots", self.slots, 1, MOST_SLOTS)
         check_rational("fill", self.fill, Fraction(1))
+        check_blanket(self.blanket)
+        if self.blanket == 0:  # one way to write it: documents leave it out
+            msgspec.structs.force_setattr(self, "blanket", OPEN)
 
     @property
     def alphabet(self) -> int:
@@ -71,13 +91,13 @@ class DummyHistogram(HistogramSpec, frozen=True, kw_only=True, tag="dummy-histog
         """f/k, the probability that a slot is a dummy of one given symbol."""
         return self.fill / self.symbols
 
-    def sample(self, value: int, integers: RandomIntegers) -> int:  # noqa: ARG002
-        """The value itself: the noise is in the slots, which `say` draws."""
-        return value
+    def sample(self, value: int, integers: RandomIntegers) -> int:
+        """The value, or a uniform one; `say` draws the slots."""
+        return respond(value, self.symbols, self.blanket, integers)
 
-    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:  # noqa: ARG002
-        """The values themselves, shape (users,)."""
-        return values.copy()
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """Vectorised `sample`: one draw per user."""
+        return respond_all(values, self.symbols, self.blanket, arrays)
 
     def encode(self, answer: int) -> Sequence[int]:
         """The answer and s empty slots: its board without dummies."""
@@ -130,15 +150,43 @@ class DummyHistogram(HistogramSpec, frozen=True, kw_only=True, tag="dummy-histog
         likeliest = earlier.argmax(axis=1)[:, np.newaxis]
         return np.asarray(np.take_along_axis(ordered, likeliest, axis=1)[:, 0])
 
+    def local_epsilon(self, distance: int) -> float:  # noqa: ARG002 - all changes are the same
+        """ε0 of k-RR: the slots do not depend on the value (K16)."""
+        return response_epsilon(self.symbols, self.blanket)
+
     def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
-        """Counts of the symbol that the user held and of the new one, on any dataset."""
+        """Counts of the symbol that the user held and of the new one.
+
+        On any dataset if γ = 0; else all others hold a third symbol.
+        """
         from shuffledp_core.bounds.lower import DummyCounts
 
+        if self.blanket:
+            return self.blanketed_counts(honest)
         return DummyCounts(honest * self.slots, self.dummy_rate)
 
+    def blanketed_counts(self, honest: int) -> BlanketedCounts:
+        """One report of k-RR among the slots and the other uniform reports of honest users."""
+        from shuffledp_core.bounds.blanketed import BlanketedCounts, UniformMessages
+
+        others = (
+            UniformMessages(honest * self.slots, self.fill),
+            UniformMessages(honest - 1, self.blanket),
+        )
+        return BlanketedCounts(self.symbols, self.blanket, others)
+
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """A symbol's count less the expected number of its dummies, n s f/k."""
+        """A symbol's count less the expected dummies, n s f/k, and less k-RR's own noise."""
         slots = present.reports * self.slots
+        if self.blanket:
+            uniform = self.blanket / self.symbols
+            return histogram_of(
+                counts[: self.symbols],
+                present.reports,
+                1 - self.blanket + uniform,
+                uniform,
+                Dummies(int(slots), self.dummy_rate),
+            )
         return histogram_with_dummies(
             counts[: self.symbols], present.reports, slots, self.dummy_rate
         )

@@ -5,13 +5,12 @@ Notation: docs/accounting.md, γ and k.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from shuffledp_core.answering.estimates import Estimate, Present, histogram_of
-from shuffledp_core.bounds.local import ROUNDING
+from shuffledp_core.bounds.local import response_epsilon
 from shuffledp_core.mechanisms.base import (
     HistogramSpec,
     check_rational,
@@ -19,8 +18,8 @@ from shuffledp_core.mechanisms.base import (
     refuse_pure_noise,
     tally,
 )
-from shuffledp_core.sampling.exact import bernoulli
 from shuffledp_core.sampling.randomness import RandomIntegers
+from shuffledp_core.sampling.responses import respond, respond_all
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,15 +58,11 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
         """A symbol: any with probability γ, else the true one."""
-        # Uniform over all symbols, the true one included: what blankets the others must not depend
-        # on the value (K1).
-        return integers.below(self.symbols) if bernoulli(self.blanket, integers) else value
+        return respond(value, self.symbols, self.blanket, integers)
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
         """Vectorised `sample`: one draw per user."""
-        answers, blanket = values.copy(), arrays.bernoulli(self.blanket, values.size)
-        answers[blanket] = arrays.below(self.symbols, int(blanket.sum()))
-        return answers
+        return respond_all(values, self.symbols, self.blanket, arrays)
 
     def encode(self, answer: int) -> Sequence[int]:
         """The answer itself."""
@@ -81,7 +76,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
 
     def local_epsilon(self, distance: int) -> float:  # noqa: ARG002 - every change is the same change
         """ε0 = ln(p/q) = ln(1 + (1-γ) k/γ) (K7)."""
-        return math.log1p(float((1 - self.blanket) * self.symbols / self.blanket)) * ROUNDING
+        return response_epsilon(self.symbols, self.blanket)
 
     def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
         """Reports of the symbol that the user held, all others holding another one."""

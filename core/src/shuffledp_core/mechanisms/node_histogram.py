@@ -10,10 +10,21 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
-from shuffledp_core.answering.estimates import Estimate, Present
-from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, tally
+import msgspec
+
+from shuffledp_core.answering.estimates import Estimate, Present, histogram_of
+from shuffledp_core.bounds.local import response_epsilon
+from shuffledp_core.mechanisms.base import (
+    OPEN,
+    HistogramSpec,
+    check_blanket,
+    check_rational,
+    check_whole,
+    tally,
+)
 from shuffledp_core.sampling.exact import bounded_laplace
 from shuffledp_core.sampling.randomness import RandomIntegers
+from shuffledp_core.sampling.responses import respond, respond_all
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
 
     from shuffledp_core.answering.estimates import Counts
     from shuffledp_core.bounds.losses import PrivacyLosses
+    from shuffledp_core.bounds.lower import Witness
     from shuffledp_core.bounds.node_noise import NodeNoise
     from shuffledp_core.sampling.arrays import RandomArrays
 
@@ -31,13 +43,16 @@ MAX_DUMMIES: Final = 2**31 - 1
 """Most dummies of a node."""
 
 
-class NodeHistogram(HistogramSpec, frozen=True, kw_only=True, tag="node-histogram"):
+class NodeHistogram(
+    HistogramSpec, frozen=True, kw_only=True, tag="node-histogram", omit_defaults=True
+):
     """The value itself, one message; every node adds `dummies` messages.
 
     D_j = mean + Z_j of a node's dummies are of symbol j, Z_j in {-mean..mean} independent with
     P(Z_j = z) proportional to φ^|z|, φ = exp(-noise_epsilon), all under the condition that their
     sum is at most `dummies`; the others are "empty", symbol k. Their total is public, so that
-    "empty" adds nothing to what the counts of the symbols show.
+    "empty" adds nothing to what the counts of the symbols show. With probability `blanket` (γ) the
+    value is replaced by a uniform one before it is sent (k-RR).
     """
 
     kind: ClassVar[str] = "node-histogram"
@@ -49,6 +64,7 @@ class NodeHistogram(HistogramSpec, frozen=True, kw_only=True, tag="node-histogra
     noise_epsilon: Annotated[Fraction, "ε of a node's noise in one count, in nats per user."]
     mean: Annotated[int, "μ, mean number of a node's dummies of each symbol."]
     dummies: Annotated[int, "T, messages that each node adds."]
+    blanket: Annotated[Fraction, "γ, the chance that a uniform value is sent instead."] = OPEN
 
     def __post_init__(self) -> None:
         check_whole("symbols", self.symbols, 2)
@@ -57,6 +73,9 @@ class NodeHistogram(HistogramSpec, frozen=True, kw_only=True, tag="node-histogra
         # Fewer would make a node draw again and again; more would only add empty messages.
         most = min(2 * self.symbols * self.mean, MAX_DUMMIES)
         check_whole("dummies", self.dummies, self.symbols * self.mean, most)
+        check_blanket(self.blanket)
+        if self.blanket == 0:  # one way to write it: documents leave it out
+            msgspec.structs.force_setattr(self, "blanket", OPEN)
 
     @property
     def messages_per_user(self) -> int:
@@ -75,8 +94,8 @@ class NodeHistogram(HistogramSpec, frozen=True, kw_only=True, tag="node-histogra
 
     @property
     def node_noise(self) -> float:
-        """Standard deviation of Z_j under the condition that all dummies have room."""
-        return self._noise(nodes=1).deviation
+        """Standard deviation of Z_j under the condition that all dummies have room, over 1 - γ."""
+        return self._noise(nodes=1).deviation / float(1 - self.blanket)
 
     def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:
         """Numbers of each symbol, drawn again until there is room for them, then "empty"."""
@@ -95,13 +114,13 @@ class NodeHistogram(HistogramSpec, frozen=True, kw_only=True, tag="node-histogra
         counts[: self.symbols] += self.mean
         return np.repeat(np.arange(self.alphabet), counts)
 
-    def sample(self, value: int, integers: RandomIntegers) -> int:  # noqa: ARG002
-        """The value itself."""
-        return value
+    def sample(self, value: int, integers: RandomIntegers) -> int:
+        """The value, or a uniform one."""
+        return respond(value, self.symbols, self.blanket, integers)
 
-    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:  # noqa: ARG002
-        """The values themselves."""
-        return values.copy()
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """Vectorised `sample`: one draw per user."""
+        return respond_all(values, self.symbols, self.blanket, arrays)
 
     def encode(self, answer: int) -> Sequence[int]:
         """The answer itself; "empty" is one that no value has."""
@@ -113,22 +132,36 @@ class NodeHistogram(HistogramSpec, frozen=True, kw_only=True, tag="node-histogra
         """Counts of the symbols, shape (rounds, alphabet)."""
         return tally(answers, self.alphabet)
 
-    def witness(self, honest: int, distance: int) -> PrivacyLosses:  # noqa: ARG002
-        """The counts of the two symbols that a change exchanges: what it shows, exactly (N3)."""
+    def local_epsilon(self, distance: int) -> float:  # noqa: ARG002 - all changes are the same
+        """ε0 of k-RR: a corrupt node's dummies do not depend on the value (N8)."""
+        return response_epsilon(self.symbols, self.blanket)
+
+    def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
+        """The counts of the two symbols that a change exchanges (N3, N8)."""
+        from shuffledp_core.bounds.two_counts import TwoCounts
+
+        if self.blanket:
+            return TwoCounts(
+                self.noise_epsilon, self.mean, self.symbols, self.dummies, self.blanket
+            )
         return self.losses
 
     @property
     def losses(self) -> PrivacyLosses:
-        """Privacy losses of a change of one value behind one honest node's dummies (N3)."""
+        """Privacy losses of a change of one report behind one honest node's dummies (N3)."""
         from shuffledp_core.bounds.node_noise import histogram_losses
 
         return histogram_losses(self.noise_epsilon, self.mean, self.symbols, self.dummies)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """Each count less the dummies that are expected in it."""
+        """Each count less the dummies that are expected in it, and less k-RR's own noise."""
         noise = self._noise(present.nodes)
         largest = float(present.reports)
         observed = [int(count) - present.nodes * self.mean for count in counts[: self.symbols]]
+        if self.blanket:
+            uniform = self.blanket / self.symbols
+            match = 1 - self.blanket + uniform
+            return histogram_of(observed, present.reports, match, uniform, noise)
         return Estimate(
             quantity="histogram",
             values=tuple(count - noise.mean for count in observed),

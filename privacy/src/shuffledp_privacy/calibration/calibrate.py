@@ -15,7 +15,7 @@ from msgspec import structs
 
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism, PaddedSpec
-from shuffledp_privacy.bounds import standard_error
+from shuffledp_privacy.bounds import corrupted_bounds, standard_error
 from shuffledp_privacy.calibration.families import (
     PRECISION_BITS,
     Family,
@@ -151,6 +151,26 @@ def _with_padding(spec: Mechanism, padding: int) -> Mechanism:
 
 
 def calibrate(kind: str, target: Target) -> Mechanism:
+    """The mechanism of this kind with the least error that meets the target, ε_L included.
+
+    As `_least_error`, and then compared with the target's limit for corrupt nodes.
+
+    Raises:
+        UsageError: for an unknown kind, or a target that lacks what the kind needs.
+        CannotCertify: if no parameter is enough; says the closest ε that is.
+    """
+    spec = _least_error(kind, target)
+    limit = target.epsilon_local
+    if limit is not None:
+        local = corrupted_bounds(spec, target.setting, target.delta).epsilon
+        if not local <= limit:
+            raise CannotCertify(
+                f"{kind} keeps epsilon {local:.4g} if every node is corrupt, above {limit:g}"
+            )
+    return spec
+
+
+def _least_error(kind: str, target: Target) -> Mechanism:
     """The mechanism of this kind with the least error whose certificate meets the target.
 
     The result's parameters are rationals with a power of two below, at most 2^20 unless the

@@ -36,6 +36,10 @@ SEARCH_STEPS = 200
 """Resolution of composition while searching: about 1 part in 1,000 looser than the final one."""
 
 
+MOST_LOCAL = 30.0
+"""Largest limit of ε_L: k-RR that keeps more replaces hardly any value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The guarantee that a round, or a series of equal rounds, has to give.
@@ -53,6 +57,7 @@ class Target:
         rounds: how often the round is run on the same people, with the same mechanism.
         most_users: reports that may arrive at most, for mechanisms that must have room for them;
             None for `users`.
+        epsilon_local: largest ε_L of one round, if every node is corrupt; None for any.
     """
 
     epsilon: float
@@ -65,12 +70,18 @@ class Target:
     symbols: int | None = None
     rounds: int = 1
     most_users: int | None = None
+    epsilon_local: float | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
         if not 0 < self.epsilon <= 100:
             raise UsageError(f"epsilon must be above 0 and at most 100, not {self.epsilon}")
         check_delta(self.delta)
+        if self.epsilon_local is not None and not 0 < self.epsilon_local <= MOST_LOCAL:
+            raise UsageError(
+                f"epsilon-local must be above 0 and at most {MOST_LOCAL:g}, not "
+                f"{self.epsilon_local}"
+            )
         if self.max_value is None and self.symbols is None:
             raise UsageError("a target names max-value (for a sum) or symbols (for a histogram)")
         if self.max_value is not None and not 1 <= self.max_value < MAX_DOMAIN:
@@ -90,6 +101,8 @@ class Target:
     def _check_types(self) -> None:
         check_number("epsilon", self.epsilon)
         check_number("delta", self.delta)
+        if self.epsilon_local is not None:
+            check_number("epsilon-local", self.epsilon_local)
         for name, count in (
             ("max-value", self.max_value),
             ("symbols", self.symbols),

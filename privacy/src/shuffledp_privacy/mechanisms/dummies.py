@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_core.bounds.blanketed import BlanketedCounts
 from shuffledp_core.mechanisms import DummyHistogram
 from shuffledp_core.mechanisms.dummies import MOST_SLOTS
 from shuffledp_privacy.analyses import Analysis, analyses
@@ -24,9 +25,15 @@ from shuffledp_privacy.calibration.families import Family, deviations
 from shuffledp_privacy.calibration.target import Target
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
+from shuffledp_privacy.primitives.responses import (
+    blanket_for,
+    response_bounds,
+    response_error,
+    response_likelihood,
+)
 from shuffledp_privacy.primitives.tails import MARGIN, inward
 from shuffledp_privacy.primitives.trinomial import TrinomialTable, trinomial_table
-from shuffledp_privacy.rounds.subsampling import reflected
+from shuffledp_privacy.rounds.subsampling import reflected, subsampled_curve
 from shuffledp_privacy.sums.common import check_epsilon
 
 LARGEST_EPSILON = 700.0
@@ -39,6 +46,12 @@ TAIL = 1e-30
 """Mass outside each window of the two numbers of dummies; it is added to δ."""
 
 BASIS = "K15: exact on every dataset, the others' values may be public; every change is the same"
+
+
+BLANKETED = (
+    "K16: the value goes through k-RR first; dummies and the uniform reports of honest users hide "
+    "the report"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,33 @@ def _table(slots: int, spec: DummyHistogram) -> TrinomialTable:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class BlanketedPair:
+    """A report of k-RR among dummies, and among the uniform reports of the honest users (K16).
+
+    Attributes:
+        counts: the report, and what hides it.
+        open_pair: the pair of the same value in the open, without the reports of others.
+    """
+
+    counts: BlanketedCounts
+    open_pair: DummyPair
+
+    def upper(self, epsilons: Floats) -> Floats:
+        """Upper bound of δ at each ε >= 0; same shape, (epsilons,)."""
+        exact = [self.counts.certified_delta(float(epsilon)) for epsilon in epsilons]
+        amplified = subsampled_curve(self.open_pair.upper, 1 - self.counts.blanket)(epsilons)
+        return np.minimum(exact, amplified)
+
+    def delta_above(self, epsilon: float) -> float:
+        """δ at ε >= 0, never below the truth."""
+        return float(self.upper(np.array([epsilon]))[0])
+
+    def delta_below(self, epsilon: float) -> float:
+        """δ at ε >= 0, never above the truth."""
+        return self.counts.attained_delta(epsilon)
+
+
 @analyses(DummyHistogram)
 @dataclass(frozen=True, slots=True)
 class DummyAnalysis(Analysis):
@@ -111,30 +151,34 @@ class DummyAnalysis(Analysis):
         check_epsilon(epsilon)
         pair = self._pair(setting)
         certified = pair.delta_above(epsilon)
-        return Bounds(certified, min(pair.delta_below(epsilon), certified), None, (BASIS,))
+        return Bounds(certified, min(pair.delta_below(epsilon), certified), None, self._basis)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
         pair = self._pair(setting)
-        certified = certified_epsilon(pair.delta_above, delta, math.inf)
-        attained = attained_epsilon(pair.delta_below, delta, math.inf)
-        return Bounds(certified, min(attained, certified), None, (BASIS,))
+        ceiling = self.corrupted(setting, delta).epsilon
+        certified = certified_epsilon(pair.delta_above, delta, ceiling)
+        attained = attained_epsilon(pair.delta_below, delta, ceiling)
+        return Bounds(certified, min(attained, certified), None, self._basis)
 
     def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """No guarantee: the value itself is among the user's messages."""
+        """None where the value itself is among the user's messages; else that of k-RR."""
         del setting, delta
+        if self.spec.blanket:
+            return response_bounds(self.spec)
         words = "K15: with every node corrupt the value is in the open"
         return CorruptedBounds(math.inf, 0.0, (words,))
 
     def standard_error(self, users: int) -> float:
-        """Standard error of every count, whatever the values: that of its dummies."""
+        """Standard error of every count: that of its dummies, and of k-RR at the worst values."""
         rate = self.spec.dummy_rate
-        return math.sqrt(users * self.spec.slots * float(rate * (1 - rate)))
+        dummies = math.sqrt(users * self.spec.slots * float(rate * (1 - rate)))
+        return math.hypot(dummies / float(1 - self.spec.blanket), response_error(self.spec, users))
 
     def curve(self, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> Floats:
         """δ at each total ε by K15.
 
-        The pair is symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε).
+        Each pair is symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε).
         """
         del distance
         flat = np.asarray(epsilons, dtype=np.float64)
@@ -145,9 +189,8 @@ class DummyAnalysis(Analysis):
         return np.asarray(np.where(flat >= 0.0, falling[index], mirrored[index]))
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """0 for the value that is the answer, -inf for all others."""
-        is_answer = answers[:, np.newaxis] == np.arange(self.spec.symbols)
-        return np.where(is_answer, 0.0, -np.inf)
+        """That of k-RR: -inf for all values but the answer where they are in the open."""
+        return response_likelihood(self.spec, answers)
 
     @staticmethod
     def family(target: Target) -> Family:
@@ -155,14 +198,22 @@ class DummyAnalysis(Analysis):
 
         The error depends on that mean alone, so that more slots would cost messages for nothing.
         """
+        blanket = blanket_for(target.epsilon_local, target.bins)
         guess = 2 * target.bins * (deviations(target) / target.epsilon) ** 2 / target.honest
 
         def build(mean: Fraction) -> DummyHistogram:
             slots = min(math.ceil(mean), MOST_SLOTS)
             fill = min(mean / slots, Fraction(1))
-            return DummyHistogram(symbols=target.bins, slots=slots, fill=fill)
+            return DummyHistogram(symbols=target.bins, slots=slots, fill=fill, blanket=blanket)
 
         return Family(build, min(guess, MOST_SLOTS), float(MOST_SLOTS), rising=True)
 
-    def _pair(self, setting: Setting) -> DummyPair:
-        return DummyPair(setting.honest * self.spec.slots, self.spec)
+    def _pair(self, setting: Setting) -> DummyPair | BlanketedPair:
+        pair = DummyPair(setting.honest * self.spec.slots, self.spec)
+        if not self.spec.blanket:
+            return pair
+        return BlanketedPair(self.spec.blanketed_counts(setting.honest), pair)
+
+    @property
+    def _basis(self) -> tuple[str, ...]:
+        return (BLANKETED,) if self.spec.blanket else (BASIS,)

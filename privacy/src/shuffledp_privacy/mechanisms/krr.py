@@ -39,6 +39,7 @@ from shuffledp_privacy.histogram.krr import (
 )
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
+from shuffledp_privacy.primitives.responses import blanket_for
 from shuffledp_privacy.primitives.tails import outward
 from shuffledp_privacy.rounds.subsampling import reflected
 
@@ -128,8 +129,9 @@ class KRRAnalysis(Analysis):
         local = min(target.epsilon / target.rounds, 25.0)
         safest = float(epsilon0_to_blanket(local, target.bins))
         guess = 2 * target.bins * (deviations(target) / target.epsilon) ** 2 / target.honest
+        least = blanket_for(target.epsilon_local, target.bins)
         return Family(
-            lambda g: KRRHistogram(symbols=target.bins, blanket=min(g, Fraction(1))),
+            lambda g: KRRHistogram(symbols=target.bins, blanket=min(max(g, least), Fraction(1))),
             guess,
             safest,
             rising=True,

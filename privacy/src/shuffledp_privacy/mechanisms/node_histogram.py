@@ -29,6 +29,13 @@ from shuffledp_privacy.primitives.few_losses import (
     delta_of_losses,
     epsilon_of_losses,
 )
+from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
+from shuffledp_privacy.primitives.responses import (
+    blanket_for,
+    blanketed_curve,
+    response_error,
+    response_likelihood,
+)
 from shuffledp_privacy.splitting import ends_of_noise
 from shuffledp_privacy.sums.common import check_epsilon
 
@@ -40,6 +47,11 @@ share.
 _BASIS: Final = (
     "N1-N3: exact for every dataset, while one node is honest; no honest users needed",
     "N4: a node's dummies are drawn again until there is room for them",
+)
+
+_BASIS_BLANKETED: Final = (
+    *_BASIS,
+    "N8: the value goes through k-RR first; joint convexity over its uniform answers",
 )
 
 
@@ -54,11 +66,25 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
     def delta(self, setting: Setting, epsilon: float) -> Bounds:  # noqa: ARG002
         """δ of one round, from both sides, for every number of users."""
         check_epsilon(epsilon)
+        if self.spec.blanket:
+            certified = float(self._certified_deltas(np.array([epsilon]))[0])
+            attained = self._witness_delta(epsilon)
+            return Bounds(certified, min(attained, certified), None, _BASIS_BLANKETED)
         return delta_of_losses(self._losses(), epsilon, _BASIS)
 
-    def epsilon(self, setting: Setting, delta: float) -> Bounds:  # noqa: ARG002
+    def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides, for every number of users."""
+        if self.spec.blanket:
+            return self._epsilon_of_responses(delta, self.corrupted(setting, delta).epsilon)
         return epsilon_of_losses(self._losses(), delta, _BASIS)
+
+    def standard_error(self, users: int) -> float:
+        """That of k-RR at the worst values."""
+        return response_error(self.spec, users)
+
+    def log_likelihood(self, answers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """That of k-RR."""
+        return response_likelihood(self.spec, answers)
 
     def curve(
         self,
@@ -66,7 +92,9 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
         distance: int,  # noqa: ARG002
         epsilons: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """δ at each total ε: exactly that of two neighbours."""
+        """δ at each total ε: exactly that of two neighbours, but for k-RR (N8)."""
+        if self.spec.blanket:
+            return self._certified_deltas(epsilons)
         return self._losses().certified_delta(np.asarray(epsilons, dtype=np.float64))
 
     @staticmethod
@@ -77,6 +105,7 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
         if target.rounds > 1:
             guess = max(safest, 1.4 * safest * target.rounds / deviations(target))
         ends = ends_of_noise(target.delta, target.rounds) * (1 - 2 * REDRAWN)
+        blanket = blanket_for(target.epsilon_local, target.bins)
 
         def build(epsilon: Fraction) -> Mechanism:
             mean = _least_mean(epsilon, ends)
@@ -91,10 +120,29 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
                     f"{MAX_DUMMIES:,} at most: allow a larger epsilon or fewer symbols"
                 )
             return NodeHistogram(
-                symbols=target.bins, noise_epsilon=epsilon, mean=mean, dummies=dummies
+                symbols=target.bins,
+                noise_epsilon=epsilon,
+                mean=mean,
+                dummies=dummies,
+                blanket=blanket,
             )
 
         return Family(build, guess, safest, rising=False)
+
+    def _certified_deltas(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        curve = self._losses().certified_delta
+        return blanketed_curve(curve, self.spec.blanket)(np.asarray(epsilons, dtype=np.float64))
+
+    def _epsilon_of_responses(self, delta: float, ceiling: float) -> Bounds:
+        certified = certified_epsilon(
+            lambda epsilon: float(self._certified_deltas(np.array([epsilon]))[0]), delta, ceiling
+        )
+        attained = attained_epsilon(self._witness_delta, delta, ceiling)
+        return Bounds(certified, min(attained, certified), None, _BASIS_BLANKETED)
+
+    def _witness_delta(self, epsilon: float) -> float:
+        witness = self.spec.witness(1, 1)
+        return 0.0 if witness is None else witness.attained_delta(epsilon)
 
     def _losses(self) -> PrivacyLosses:
         try:

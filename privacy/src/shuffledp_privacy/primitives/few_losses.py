@@ -18,6 +18,7 @@ from shuffledp_privacy.analyses import Analysis
 from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, check_delta
 from shuffledp_privacy.numerics.rounding import down
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
+from shuffledp_privacy.primitives.responses import response_bounds
 
 OPEN: Final = "N7: a report is the value itself; with every node corrupt nothing hides it"
 """Basis of ε_L where values are in the open."""
@@ -31,7 +32,9 @@ class OpenValueAnalysis(Analysis):
     spec: Spec
 
     def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
-        """None: a report is the value."""
+        """None where a report is the value; else that of k-RR."""
+        if getattr(self.spec, "blanket", 0):
+            return response_bounds(self.spec)  # type: ignore[arg-type]
         return CorruptedBounds(math.inf, 0.0, (OPEN,))
 
     def standard_error(self, users: int) -> float:  # noqa: ARG002

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shuffledp.commands.options import (
     Epsilon,
+    EpsilonLocal,
     Format,
     Honest,
     MaxDistance,
@@ -48,6 +49,7 @@ def advise(
     nodes: Nodes = 3,
     max_error: MaxError = None,
     max_messages: MaxMessages = None,
+    epsilon_local: EpsilonLocal = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Which mechanism for (ε, δ): errors beside those without a shuffler and with a trusted party,
@@ -59,7 +61,7 @@ def advise(
 
     scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds, nodes=nodes)
     sizes = targets.Sizes(max_value, symbols)
-    limits = targets.SearchLimits(max_error, max_messages)
+    limits = targets.SearchLimits(max_error, max_messages, epsilon_local)
     with working("comparing mechanisms"):
         comparison = targets.compare_mechanisms(scenario, sizes, epsilon, limits)
     if output is OutputFormat.JSON:

@@ -9,6 +9,7 @@ import typer
 from shuffledp.commands.options import (
     CorruptNodes,
     Epsilon,
+    EpsilonLocal,
     Format,
     Honest,
     MaxDistance,
@@ -47,6 +48,7 @@ def calibrate(
     rounds: Rounds = 1,
     corrupt_nodes: CorruptNodes = None,
     nodes: Nodes = 3,
+    epsilon_local: EpsilonLocal = None,
     output: Format = OutputFormat.TEXT,
     plot: Plot = None,
 ) -> None:
@@ -60,5 +62,5 @@ def calibrate(
     scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds, corrupt_nodes, nodes)
     sizes = targets.Sizes(max_value, symbols)
     with working(f"calibrating {mechanism}"):
-        plan = targets.calibrate_plan(mechanism, scenario, sizes, epsilon)
+        plan = targets.calibrate_plan(mechanism, scenario, sizes, epsilon, epsilon_local)
     respond(plan, Presentation(output, plot))

@@ -183,6 +183,9 @@ Pieces = Annotated[
     _integer_option("m, messages that a value is split into; default: the fewest that mix well."),
 ]
 MaxError = Annotated[float | None, _real("Largest standard error accepted.")]
+EpsilonLocal = Annotated[
+    float | None, _real("Largest ε_L: ε of one round if every node is corrupt; default: any.")
+]
 MaxMessages = Annotated[int | None, _integer_option("Most messages per user accepted.")]
 
 

@@ -28,6 +28,7 @@ class SearchLimits:
 
     max_error: float | None = None
     max_messages: int | None = None
+    epsilon_local: float | None = None
 
 
 def setting_for(scenario: Scenario, sizes: Sizes, epsilon: float) -> Setting:
@@ -42,7 +43,13 @@ def setting_for(scenario: Scenario, sizes: Sizes, epsilon: float) -> Setting:
     return setting_of(scenario, sizes.symbols if sizes.max_value is None else sizes.max_value + 1)
 
 
-def calibrate_plan(kind: str, scenario: Scenario, sizes: Sizes, epsilon: float) -> Plan:
+def calibrate_plan(
+    kind: str,
+    scenario: Scenario,
+    sizes: Sizes,
+    epsilon: float,
+    epsilon_local: float | None = None,
+) -> Plan:
     """The plan whose mechanism has the least error under the target.
 
     Raises:
@@ -67,6 +74,7 @@ def calibrate_plan(kind: str, scenario: Scenario, sizes: Sizes, epsilon: float) 
         max_value=sizes.max_value,
         symbols=sizes.symbols,
         rounds=scenario.rounds,
+        epsilon_local=epsilon_local,
     )
     return replace(plan, corrupt=corrupt, nodes=scenario.nodes)
 
@@ -94,4 +102,5 @@ def compare_mechanisms(
         max_error=limits.max_error,
         max_messages=limits.max_messages,
         nodes=scenario.nodes,
+        epsilon_local=limits.epsilon_local,
     )

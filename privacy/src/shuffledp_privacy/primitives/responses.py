@@ -1,0 +1,91 @@
+"""What mechanisms have in common whose values may go through k-RR before dummies hide them.
+
+Pure; docs/accounting.md, K16 and N8.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import CannotCertify
+from shuffledp_privacy.bounds import CorruptedBounds
+from shuffledp_privacy.calibration.families import PRECISION_BITS
+from shuffledp_privacy.numerics.rounding import up
+from shuffledp_privacy.rounds.subsampling import Curve, reflected, subsampled_curve
+
+_KEPT: Final = "K7: a report alone is k-RR, whose likelihood ratio is at most (1-γ+γ/k)/(γ/k)"
+
+
+class RespondingSpec(Protocol):
+    """A histogram whose values are answered by k-RR."""
+
+    @property
+    def symbols(self) -> int:
+        """k."""
+
+    @property
+    def blanket(self) -> Fraction:
+        """γ; 0 where values are in the open."""
+
+
+def blanket_for(epsilon: float | None, symbols: int) -> Fraction:
+    """The least γ of few bits with which a report alone keeps ε_L; 0 without a limit.
+
+    Raises:
+        CannotCertify: the limit is 0, or so small that no report would depend on its value.
+    """
+    if epsilon is None:
+        return Fraction(0)
+    ratio = math.expm1(min(epsilon * (1 - 1e-9), 600.0)) / symbols
+    share = 1 / (1 + ratio)
+    bits = PRECISION_BITS + max(0, -math.frexp(share)[1] + 1)
+    blanket = Fraction(math.ceil(share * 2.0**bits), 2**bits)
+    if blanket >= 1 or bits > 62:
+        raise CannotCertify(f"no blanket of few bits keeps an epsilon of {epsilon:g}")
+    return blanket
+
+
+def response_bounds(spec: RespondingSpec) -> CorruptedBounds:
+    """ε_L of a report of k-RR, from p and q."""
+    uniform = spec.blanket / spec.symbols
+    ratio = (1 - spec.blanket + uniform) / uniform
+    return CorruptedBounds(up(math.log(ratio)), 0.0, (_KEPT,))
+
+
+def response_error(spec: RespondingSpec, users: int) -> float:
+    """Standard deviation of k-RR's noise in one count of the estimate, at the worst dataset."""
+    uniform = float(spec.blanket / spec.symbols)
+    match = 1 - float(spec.blanket) + uniform
+    variance = users * max(match * (1 - match), uniform * (1 - uniform))
+    return math.sqrt(variance) / float(1 - spec.blanket)
+
+
+def response_likelihood(spec: RespondingSpec, answers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """ln P(answer | x), shape (answers, k)."""
+    is_answer = answers[:, np.newaxis] == np.arange(spec.symbols)
+    uniform = float(spec.blanket / spec.symbols)
+    match = math.log(1 - float(spec.blanket) + uniform)
+    return np.where(is_answer, match, math.log(uniform) if uniform else -math.inf)
+
+
+def blanketed_curve(curve: Curve, blanket: Fraction) -> Curve:
+    """Curve at any ε, if `curve` (ε >= 0) is that of the reports in the open, in both orders.
+
+    A report of k-RR is one of the value with probability 1 - γ, and of a uniform one otherwise,
+    whatever the value is: advanced joint convexity, as for subsets of users (C5).
+    """
+    falling = subsampled_curve(curve, 1 - blanket)
+
+    def certified_deltas(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        flat = np.asarray(epsilons, dtype=np.float64)
+        sizes, index = np.unique(np.abs(flat), return_inverse=True)
+        deltas = falling(sizes)
+        index = index.reshape(flat.shape)
+        return np.asarray(np.where(flat >= 0.0, deltas[index], reflected(deltas, sizes)[index]))
+
+    return certified_deltas
