@@ -35,6 +35,7 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "three models": pictures.three_models,
     "crowd": pictures.crowd,
     "honest people": pictures.honest_people,
+    "front of sums": pictures.front_of_sums,
 }
 """The generated parts by name; each gives Markdown."""
 

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 import shuffledp as sdp
 from shuffledp.cli import app
+from shuffledp.front import add_legend, draw_front
 
 CROWDS: Final = (100, 1_000, 10_000, 100_000, 1_000_000)
 """Numbers of users, evenly spread on a logarithmic scale."""
@@ -116,6 +117,19 @@ def honest_people() -> str:
         return _inline(figure, "The certified ε of three histograms by the number of honest people")
 
 
+def front_of_sums() -> str:
+    """Plot of the error of a sum by messages, from the local model to a trusted party."""
+    people = sdp.Setting(PLANNED, PLANNED)
+    comparison = sdp.advise(epsilon=1, delta=1e-6, setting=people, max_value=20)
+    recommendation = comparison.recommendations[-1]
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(5.4, 6.2), layout="constrained")
+        axes = figure.subplots()
+        draw_front(axes, recommendation)
+        add_legend(axes)
+        return _svg(figure, "The error of a sum by the messages of a person, for each mechanism")
+
+
 def _json_of(*words: str) -> dict[str, Any]:
     """JSON output of the command: the picture shows what a reader gets who types it."""
     completed = CliRunner().invoke(
@@ -140,6 +154,11 @@ def _line(axes: Axes, values: Sequence[float], label: str, colour: str) -> None:
 
 def _inline(figure: Figure, title: str) -> str:
     figure.axes[0].legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=11)
+    return _svg(figure, title)
+
+
+def _svg(figure: Figure, title: str) -> str:
+    """The figure as part of a page, its texts in the colour of the page's."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     drawn = buffer.getvalue()

@@ -9,6 +9,7 @@ from shuffledp.commands.options import (
     Epsilon,
     EpsilonLocal,
     Format,
+    FrontPlot,
     Honest,
     MaxDistance,
     MaxError,
@@ -50,6 +51,7 @@ def advise(
     max_error: MaxError = None,
     max_messages: MaxMessages = None,
     epsilon_local: EpsilonLocal = None,
+    plot: FrontPlot = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Which mechanism for (ε, δ): errors beside those without a shuffler and with a trusted party,
@@ -59,11 +61,19 @@ def advise(
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.progress import working
 
+    if plot is not None:
+        from shuffledp.drawing import check_plot
+
+        check_plot(plot)
     scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds, nodes=nodes)
     sizes = targets.Sizes(max_value, symbols)
     limits = targets.SearchLimits(max_error, max_messages, epsilon_local)
     with working("comparing mechanisms"):
         comparison = targets.compare_mechanisms(scenario, sizes, epsilon, limits)
+    if plot is not None:
+        from shuffledp.front import draw_fronts
+
+        draw_fronts(comparison, plot)
     if output is OutputFormat.JSON:
         print_json(comparison.to_dict())
     else:

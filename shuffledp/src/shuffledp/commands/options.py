@@ -158,6 +158,10 @@ Format = Annotated[OutputFormat, typer.Option("--format", help="Output format: t
 Plot = Annotated[
     Path | None, typer.Option(help="Also plot δ(ε) into this file (.png, .svg or .pdf).")
 ]
+FrontPlot = Annotated[
+    Path | None,
+    typer.Option(help="Also plot errors by messages into this file (.png, .svg or .pdf)."),
+]
 MaxValue = Annotated[int, _integer_option("k: values are 0..k.")]
 Symbols = Annotated[int, _integer_option("k, symbols of the histogram.")]
 TargetMaxValue = Annotated[
