@@ -12,6 +12,7 @@ from bench import (
     clustered,
     mixing,
     mixproof,
+    noise,
     rounds,
     samplers,
     shuffling,
@@ -28,6 +29,7 @@ PARTS = {
     "submissions": submissions.run,
     "rounds": rounds.run,
     "accounting": accounting.run,
+    "noise": noise.run,
     "samplers": samplers.run,
     "audit": audit.run,
 }
