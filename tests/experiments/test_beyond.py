@@ -191,7 +191,10 @@ def test_dummies_err_least_without_a_curator_from_ten_symbols_on() -> None:
     for symbols in {row.x for row in rows}:
         errors = {row.series: row.y for row in rows if row.x == symbols}
         dummies = errors.pop("dummy-histogram")
-        assert errors["discrete Laplace, central"] < dummies < 7
+        nodes = errors.pop("node-histogram")
+        # Three nodes' noise, each of which is that of a trusted party.
+        assert nodes == pytest.approx(3**0.5 * errors["discrete Laplace, central"], rel=1e-2)
+        assert nodes < dummies < 7
         assert all(dummies < error for name, error in errors.items() if "central" not in name)
 
 

@@ -355,6 +355,9 @@ def _run_n12(work: RunInputs) -> Results:
         ),
         "hadamard-histogram": lambda k, holders: _hadamard_error(users, holders, k, epsilon),
         "dummy-histogram": lambda k, _: standard_error(dummies(users, k, epsilon), users),
+        "node-histogram": lambda k, _: standard_error(
+            calibrated_spec("node-histogram", users, k - 1, epsilon), users, _NODES
+        ),
         "k-RR, no shuffler": lambda k, holders: _krr_error(
             users, holders, k, float(epsilon0_to_blanket(epsilon, k))
         ),
@@ -381,10 +384,14 @@ def _run_n12(work: RunInputs) -> Results:
     messages = [dummies(users, k, epsilon).messages_per_user for k in work["k"]]
     sent = (
         f"messages of a user: k for rr-shuffle, {messages[0]} to {messages[-1]} for "
-        "dummy-histogram, one for the others; with every node corrupt dummy-histogram hides nothing"
+        "dummy-histogram, one for the others; with every node corrupt dummy-histogram and "
+        f"node-histogram hide nothing; node-histogram: the noise of all {_NODES} nodes"
     )
     return Results(tuple(rows), notes=(*notes, sent, f"certified at (ε, δ = {DELTA:g})"))
 
+
+_NODES: Final = 3
+"""Nodes whose noise is in an answer of node-histogram."""
 
 _COUNT: Final = "standard error of a count (users)"
 
@@ -401,7 +408,7 @@ def _notes_n12(rows: list[Row], of: str) -> list[str]:
     """Mechanism with the least error, and the k from which Hadamard response beats k-RR."""
     error = {(row.series, row.x): row.y for row in rows}
     other = "hadamard-histogram"
-    names = ("rr-shuffle for each bin", "k-RR", other, "dummy-histogram")
+    names = ("rr-shuffle for each bin", "k-RR", other, "dummy-histogram", "node-histogram")
     symbols = list(dict.fromkeys(int(row.x) for row in rows))
     least: dict[str, list[str]] = {}
     for k in symbols:
