@@ -73,7 +73,7 @@ async def test_a_change_is_shown_and_a_ledger_that_is_away_leaves_the_old_figure
     task = asyncio.ensure_future(metrics.follow(["demo"], ledger.statement))
     await shown(metrics, wanted[0])
     for figure in wanted[1:]:
-        metrics.changed()
+        metrics.mark_changed()
         await shown(metrics, figure)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -94,7 +94,7 @@ async def test_a_ledger_that_says_nothing_counts_as_away_until_it_answers(
     task = asyncio.ensure_future(metrics.follow(["demo"], statement, silent_seconds=0.2))
     try:
         await shown(metrics, (1.0, 3.0, 1))
-        metrics.changed()
+        metrics.mark_changed()
         await shown(metrics, (1.0, 3.0, 0))
     finally:
         frozen.set()

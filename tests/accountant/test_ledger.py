@@ -41,7 +41,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.adaptive import spent_adaptively
-from shuffledp_privacy.analysis import Cost, analyse, spent
+from shuffledp_privacy.analysis import Cost, analyse, compose_costs
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
@@ -54,7 +54,7 @@ def cost(honest: int = 200, delta: float = 1e-7) -> Cost:
 
 
 def alone(honest: int = 200) -> float:
-    return spent([cost(honest)], Adjacency.STANDARD, DELTA).certified
+    return compose_costs([cost(honest)], Adjacency.STANDARD, DELTA).certified
 
 
 def ask(
@@ -204,8 +204,8 @@ def test_made_up_reports_do_not_fit_thousands_of_rounds_into_a_budget_of_four(ur
     ledger = Ledger.open(url, {"demo": Budget(4.0, DELTA)}, lambda: 0)
     sign, _ = signer()
     small, large = cost(200), cost(1_000_000)
-    believed = spent({large: 4096}, Adjacency.STANDARD, DELTA).certified
-    assert believed < 4.0 < spent({small: 4096}, Adjacency.STANDARD, DELTA).certified
+    believed = compose_costs({large: 4096}, Adjacency.STANDARD, DELTA).certified
+    assert believed < 4.0 < compose_costs({small: 4096}, Adjacency.STANDARD, DELTA).certified
 
     def run(number: int) -> None:
         ledger.reserve(ask(f"{number:04x}", small), sign)
@@ -214,7 +214,7 @@ def test_made_up_reports_do_not_fit_thousands_of_rounds_into_a_budget_of_four(ur
     with pytest.raises(BudgetExceeded):
         deque(map(run, range(4096)))
     settled = ledger.statement("demo").charges[ChargeState.SETTLED]
-    assert spent({small: settled}, Adjacency.STANDARD, DELTA).certified <= 4.0
+    assert compose_costs({small: settled}, Adjacency.STANDARD, DELTA).certified <= 4.0
     ledger.close()
 
 
@@ -465,7 +465,7 @@ def test_a_metric_round_costs_a_standard_budget_what_the_largest_change_reveals(
     mechanism = GeoShuffle(max_value=10, epsilon_geo=Fraction(1, 2), padding=60)
     metric = Cost(mechanism, Setting(500, 500, Adjacency.METRIC, 10), 1e-7)
     per_unit = analyse(metric, 3).bounds.certified
-    total = spent([metric], Adjacency.STANDARD, DELTA).certified
+    total = compose_costs([metric], Adjacency.STANDARD, DELTA).certified
     direct = analyse(
         Cost(mechanism, Setting(500, 500, Adjacency.STANDARD), DELTA), 3
     ).bounds.certified
@@ -475,7 +475,9 @@ def test_a_metric_round_costs_a_standard_budget_what_the_largest_change_reveals(
 def test_a_metric_promise_for_small_distances_is_charged_for_all_of_them() -> None:
     mechanism = GeoShuffle(max_value=10, epsilon_geo=Fraction(1, 2), padding=60)
     near, far = (Cost(mechanism, Setting(500, 500, Adjacency.METRIC, d), 1e-7) for d in (1, 10))
-    assert spent([near], Adjacency.STANDARD, DELTA) == spent([far], Adjacency.STANDARD, DELTA)
+    assert compose_costs([near], Adjacency.STANDARD, DELTA) == compose_costs(
+        [far], Adjacency.STANDARD, DELTA
+    )
 
 
 def test_a_round_without_a_finite_cost_cannot_be_reserved(url: str) -> None:
@@ -491,15 +493,15 @@ def test_a_round_without_a_finite_cost_cannot_be_reserved(url: str) -> None:
 @given(st.lists(st.sampled_from([50, 100, 200]), min_size=1, max_size=4))
 def test_spent_grows_with_every_round_and_does_not_depend_on_their_order(honest: list[int]) -> None:
     costs = [cost(h) for h in honest]
-    total = spent(costs, Adjacency.STANDARD, DELTA).certified
-    assert total == spent(costs[::-1], Adjacency.STANDARD, DELTA).certified
-    assert total >= max(spent([one], Adjacency.STANDARD, DELTA).certified for one in costs) * (
-        1 - 1e-6
-    )
+    total = compose_costs(costs, Adjacency.STANDARD, DELTA).certified
+    assert total == compose_costs(costs[::-1], Adjacency.STANDARD, DELTA).certified
+    assert total >= max(
+        compose_costs([one], Adjacency.STANDARD, DELTA).certified for one in costs
+    ) * (1 - 1e-6)
 
 
 def test_many_rounds_of_different_sizes_are_put_together_on_the_safe_side() -> None:
     costs = [cost(130 + number) for number in range(14)]
-    together = spent(costs, Adjacency.STANDARD, DELTA).certified
+    together = compose_costs(costs, Adjacency.STANDARD, DELTA).certified
     exact = compose_epsilon([Round(MECHANISM, c.setting) for c in costs], DELTA)
     assert exact <= together <= 1.03 * exact

@@ -40,7 +40,7 @@ def sign(account: Account) -> bytes:
 def restart() -> None:
     """Forgets what a process remembers."""
     TABLES.forget()
-    for remembered in (analysis._spent, adaptive._spent_epsilon, adaptive._price):
+    for remembered in (analysis._compose_costs, adaptive._spent_epsilon, adaptive._price):
         remembered.cache_clear()
 
 

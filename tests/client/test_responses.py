@@ -72,7 +72,7 @@ def test_reports_follow_the_kept_response_whatever_the_value_becomes(tmp_path: P
     turned = RapporHistogram(
         symbols=31, fake=SURE.fake, when_zero=SURE.when_zero, when_one=Fraction(99, 100)
     )
-    assert turned.remembered == SURE.remembered
+    assert turned.response_name == SURE.response_name
 
 
 def test_values_are_checked_although_they_are_not_used(tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ def test_all_mechanisms_that_count_use_the_same_intervals() -> None:
         symbols=2, fake=Fraction(1, 5), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
     )
     kept = estimate(rappor, [users, seen, 0], users)
-    low, high = rappor.reported
+    low, high = rappor.report_chances
     wanted = count_intervals(np.array([seen]), users, high, low)
     assert (kept.lows[0], kept.highs[0]) == (wanted[0][0], wanted[1][0])
     hadamard = estimate(

@@ -47,8 +47,8 @@ def test_a_refusal_is_counted_by_method_and_class_and_its_text_stays_out(
     page: tuple[ServiceMetrics, MetricsPage],
 ) -> None:
     metrics, served = page
-    metrics.refused("/shuffledp_proto.v1.Node/Submit", AccessDenied("'alice' may not"))
-    metrics.refused("/shuffledp_proto.v1.Node/Submit", KeyError("alice"))
+    metrics.count_refusal("/shuffledp_proto.v1.Node/Submit", AccessDenied("'alice' may not"))
+    metrics.count_refusal("/shuffledp_proto.v1.Node/Submit", KeyError("alice"))
     text = read(served)
     assert 'shuffledp_refusals_total{method="Submit",reason="AccessDenied"} 1.0' in text
     assert "shuffledp_unexpected_failures_total 1.0" in text
@@ -60,8 +60,8 @@ def test_two_services_in_one_process_count_apart(
     page: tuple[ServiceMetrics, MetricsPage], config: ServiceConfig
 ) -> None:
     metrics, served = page
-    ServiceMetrics(config).refused("/x/Other", AccessDenied("no"))
-    metrics.refused("/x/Own", AccessDenied("no"))
+    ServiceMetrics(config).count_refusal("/x/Other", AccessDenied("no"))
+    metrics.count_refusal("/x/Own", AccessDenied("no"))
     assert "Own" in read(served)
     assert "Other" not in read(served)
 

@@ -69,7 +69,7 @@ def test_tilted_shares_show_what_a_large_change_costs(
     exact = [
         e for held in (0, value // 2) for e in _orders(noise, value, padding, users, held, delta)
     ]
-    found = [pair.epsilon(delta) for pair in sgdl._compared(spec, users, value)]
+    found = [pair.epsilon(delta) for pair in sgdl._compare_reports(spec, users, value)]
     assert found == pytest.approx(exact, rel=1e-9)
     assert all(low <= high for low, high in zip(found, exact, strict=True))
 

@@ -20,7 +20,7 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.adaptive import spent_adaptively
-from shuffledp_privacy.analysis import Cost, spent
+from shuffledp_privacy.analysis import Cost, compose_costs
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.rounds.filters import (
     DeltaCurve,
@@ -134,7 +134,7 @@ def admitted(
     total = Price(0.0, 0.0)
     for one in chosen:
         total += prices[one]
-    if filters.spent(total)[0] <= filters.epsilon:
+    if filters.spent_epsilon(total)[0] <= filters.epsilon:
         return True
     return (
         len(chosen) == 1 and menu[chosen[0]].divergence(math.exp(filters.epsilon)) <= filters.delta
@@ -220,8 +220,8 @@ def test_a_round_that_shows_nothing_costs_nothing_and_one_that_shows_all_is_neve
     filters = Filters.of(1.0, 1e-6)
     nothing = DeltaCurve(np.array([0.0, 1.0]), np.zeros(2))
     everything = DeltaCurve(np.array([0.0, 1.0]), np.ones(2))
-    assert filters.spent(filters.price(nothing).times(10**6))[0] == 0.0
-    assert filters.spent(filters.price(everything))[0] > 1.0
+    assert filters.spent_epsilon(filters.price(nothing).times(10**6))[0] == 0.0
+    assert filters.spent_epsilon(filters.price(everything))[0] > 1.0
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def cost(
 
 @pytest.mark.parametrize("rounds", [1, 2, 8])
 def test_the_price_of_choosing_as_one_goes_is_below_a_tenth_and_never_negative(rounds: int) -> None:
-    fixed = spent({cost(): rounds}, Adjacency.STANDARD, 1e-6).certified
+    fixed = compose_costs({cost(): rounds}, Adjacency.STANDARD, 1e-6).certified
     assert (
         spent_adaptively({cost(): rounds}, Adjacency.STANDARD, 1.1 * fixed, 1e-6).certified
         <= 1.1 * fixed
@@ -254,7 +254,7 @@ def test_the_price_of_choosing_as_one_goes_is_below_a_tenth_and_never_negative(r
 
 
 def test_the_only_round_costs_exactly_what_it_costs_alone() -> None:
-    exact = spent([cost()], Adjacency.STANDARD, 1e-6).certified
+    exact = compose_costs([cost()], Adjacency.STANDARD, 1e-6).certified
     assert spent_adaptively([cost()], Adjacency.STANDARD, exact, 1e-6).certified == exact
     assert spent_adaptively([], Adjacency.STANDARD, 1.0, 1e-6).certified == 0.0
 
@@ -268,6 +268,6 @@ def test_under_metric_adjacency_every_distance_is_covered() -> None:
     for distance in range(1, SUM.domain):
         filters = Filters.of(epsilon * distance, delta)
         price = filters.price(TABLES.of(SUM, Setting(300, 300, Adjacency.METRIC), distance))
-        each.append(filters.spent(price.times(rounds))[0] / distance)
+        each.append(filters.spent_epsilon(price.times(rounds))[0] / distance)
     assert max(each) <= total <= 1.02 * max(each)
     assert math.isfinite(total)

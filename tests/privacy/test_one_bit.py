@@ -205,7 +205,7 @@ def test_the_curve_is_above_what_is_attained_at_every_point_of_either_sign() -> 
         item = one_bit.one_bit_round(spec, Setting(60, 60, max_distance=distance))
         curve = certified_curve(spec, setting, distance, epsilons)
         for epsilon, value in zip(epsilons.tolist(), curve.tolist(), strict=True):
-            known = item.attained(distance, abs(epsilon))
+            known = item.attained_delta(distance, abs(epsilon))
             known = known if epsilon >= 0 else 1 - math.exp(epsilon) * (1 - known)
             assert known * (1 - 1e-9) <= value <= known * 1.01 + 1e-9
     with pytest.raises(UsageError, match="distance must be from 1 to 6"):

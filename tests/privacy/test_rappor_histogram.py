@@ -19,7 +19,7 @@ from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import KRRHistogram, OneBitShuffle, RapporHistogram
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.adaptive import spent_adaptively
-from shuffledp_privacy.analysis import Cost, alone, spent
+from shuffledp_privacy.analysis import Cost, alone, compose_costs
 from shuffledp_privacy.bounds import (
     Setting,
     certified_curve,
@@ -196,7 +196,7 @@ def test_however_many_rounds_are_charged_once() -> None:
         TINY.about(1),
         RapporHistogram(symbols=2, fake=Fraction(1, 4), when_zero=ONE, when_one=2 * ONE),
     ):
-        assert other.remembered != TINY.remembered
+        assert other.response_name != TINY.response_name
         assert compose_epsilon([Round(TINY, setting), Round(other, setting)], 1e-9) > 1.5 * limit
 
 
@@ -259,7 +259,7 @@ def test_the_ledger_charges_a_question_once(budget: float, adjacency: Adjacency)
         return spent_adaptively(costs, adjacency, budget, 1e-6).certified
 
     def fixed(*costs: Cost) -> float:
-        return spent(costs, adjacency, 1e-6).certified
+        return compose_costs(costs, adjacency, 1e-6).certified
 
     limit = corrupted_bounds(TINY, ALONE, 0.0).epsilon
     for total in (adaptively, fixed):

@@ -18,7 +18,7 @@ from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds, epsilon_bounds
 from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_epsilon
-from shuffledp_privacy.sums.kept import kept_noise, resolved
+from shuffledp_privacy.sums.kept import kept_noise, resolvable_honest
 
 Long = NDArray[np.longdouble]
 Pair = tuple[Long, Long]
@@ -216,8 +216,8 @@ def test_more_users_than_can_be_told_apart_do_not_loosen_a_certificate() -> None
     found = [epsilon_bounds(spec, Setting(h, h), 1e-6).certified for h in (10**7, 10**8, 10**9)]
     assert found[1] <= found[0] * 1.01
     assert found[2] <= found[0] * 1.01
-    assert resolved(spec, 10**9, 1) < 10**9
-    assert resolved(spec, 1000, 1) == 1000
+    assert resolvable_honest(spec, 10**9, 1) < 10**9
+    assert resolvable_honest(spec, 1000, 1) == 1000
 
 
 def test_stated_pairs_of_flags_and_kept_noise_are_what_the_code_bounds() -> None:

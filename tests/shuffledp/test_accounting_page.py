@@ -17,7 +17,7 @@ from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.mechanisms.base import Spec
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.adaptive import spent_adaptively
-from shuffledp_privacy.analysis import Cost, spent
+from shuffledp_privacy.analysis import Cost, compose_costs
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text(encoding="utf-8")
 DELTA: Final = 1e-6
@@ -164,7 +164,7 @@ def prices(row: list[str]) -> list[tuple[float, float]]:
     return [
         (
             smallest_budget({cost: length}),
-            spent({cost: length}, Adjacency.STANDARD, DELTA).certified,
+            compose_costs({cost: length}, Adjacency.STANDARD, DELTA).certified,
         )
         for length in LENGTHS
     ]

@@ -251,7 +251,7 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: C901, PLR0
             (float(spec.blanket) + 2 * (1 - float(spec.blanket)) * inside) / spec.alphabet
         )
     if isinstance(spec, sdp.RapporHistogram):
-        chances = [float(spec.reported[symbol == value]) for symbol in range(spec.symbols)]
+        chances = [float(spec.report_chances[symbol == value]) for symbol in range(spec.symbols)]
         bits = np.arange(spec.alphabet)[:, None] >> np.arange(spec.symbols) & 1
         return np.asarray(np.where(bits == 1, chances, 1 - np.array(chances)).prod(axis=1))
     if isinstance(spec, sdp.OneBitShuffle):

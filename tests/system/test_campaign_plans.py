@@ -221,7 +221,7 @@ def kept(name: str, **changes: object) -> tuple[str, PricedQuestion]:
 def test_two_questions_that_one_kept_response_would_answer_are_refused(tmp_path: Path) -> None:
     campaign = load_campaign(campaign_file(tmp_path, tmp_path))
     hours, visits = kept("hours"), kept("visits")
-    assert hours[1].cost.mechanism.remembered == visits[1].cost.mechanism.remembered
+    assert hours[1].cost.mechanism.response_name == visits[1].cost.mechanism.response_name
     with pytest.raises(
         ConfigError, match="'hours' and 'visits' have the same number, question = 0"
     ):

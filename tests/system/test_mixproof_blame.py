@@ -42,7 +42,7 @@ async def played(
 ) -> tuple[Signed, list[PreparedSubmission]]:
     """Plays the round with twelve honest users, and one for each layer at which a message says
     nothing."""
-    played_round.honest += played_round.prepared(small_values(HONEST).tolist())
+    played_round.honest += played_round.prepare_all(small_values(HONEST).tolist())
     members = played_round.members(len(layers))
     bad = [
         spoiled_submission(played_round.verified, *pair)
@@ -93,7 +93,7 @@ async def test_a_round_that_would_be_too_small_without_the_named_user_fails_and_
     system: LocalSystem, layer: int
 ) -> None:
     small = await open_with_room(system, 0)
-    small.honest += small.prepared(small_values(HONEST - 1).tolist())
+    small.honest += small.prepare_all(small_values(HONEST - 1).tolist())
     [member] = small.members(1)
     await small.send([*small.honest, spoiled_submission(small.verified, member, layer)])
     signed = await within_a_minute(small.finish())

@@ -73,7 +73,10 @@ async def test_a_small_round_with_given_answers_goes_through_a_proxy_in_front_of
             one = await open_small(
                 system, small_plan(system, min_reports=11, max_reports=13, epsilon=6.0)
             )
-            randomised, given = one.prepared([0, 1, 2, 3, 0, 1]), one.sealed([3, 3, 3, 0, 0, 3])
+            randomised, given = (
+                one.prepare_all([0, 1, 2, 3, 0, 1]),
+                one.seal_all([3, 3, 3, 0, 0, 3]),
+            )
             one.honest += [*randomised, *given]
             await one.send(one.honest)
             signed = await one.finish()
@@ -89,7 +92,7 @@ async def test_a_small_round_with_given_answers_goes_through_a_proxy_in_front_of
                 0,
                 3,
             ]
-            one.honest.append(one.sealed([1])[0])  # it was never sent
+            one.honest.append(one.seal_all([1])[0])  # it was never sent
             assert type(one.complaint(signed, board, 12)).__name__ == "ReceiptMissingError"
             await proxy.close()  # before the server, which waits for its connections
     await proxy.close()  # those that were made since

@@ -208,7 +208,7 @@ def _not_honest(plan: RoundPlan) -> str:
 
 
 def _of_kept_responses(mechanism: Mechanism) -> tuple[str, ...]:
-    if mechanism.remembered is None:
+    if mechanism.response_name is None:
         return ()
     return (
         "each person's one device drew its response to this question once and still has it: "

@@ -67,7 +67,7 @@ class AccountantMetrics(ServiceMetrics):
         )
         self._changed = asyncio.Event()
 
-    def changed(self) -> None:
+    def mark_changed(self) -> None:
         """Notes that the ledger has changed: the figures are recomputed soon."""
         self._changed.set()
 

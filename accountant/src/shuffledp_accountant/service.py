@@ -309,7 +309,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
 
     def _count_certificate(self, stage: str) -> None:
         self._metrics.certificates.labels(stage).inc()
-        self._metrics.changed()
+        self._metrics.mark_changed()
 
     async def Certify(  # noqa: N802 - the name in the .proto
         self,
@@ -351,7 +351,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
             await in_thread(self._accountant.release, request.round_id, tuple(request.discards))
         self._log.info("released", round=request.round_id)
         self._metrics.releases.inc()
-        self._metrics.changed()
+        self._metrics.mark_changed()
         return accountant_pb2.ReleaseResponse()
 
     async def GetBudget(  # noqa: N802

@@ -15,7 +15,7 @@ from functools import lru_cache
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency, CompositionRule
-from shuffledp_privacy.analysis import Cost, Costs, alone, charged_once, rebased, spent
+from shuffledp_privacy.analysis import Cost, Costs, alone, charged_once, compose_costs, rebase
 from shuffledp_privacy.bounds import Bounds, Setting
 from shuffledp_privacy.rounds.composition import grows_with_distance
 from shuffledp_privacy.rounds.cover import worst_over_distances
@@ -39,7 +39,7 @@ def spent_of_budget(
     """
     if composition is CompositionRule.ADAPTIVE:
         return spent_adaptively(costs, adjacency, epsilon, delta)
-    return spent(costs, adjacency, delta)
+    return compose_costs(costs, adjacency, delta)
 
 
 def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: float) -> Bounds:
@@ -55,7 +55,7 @@ def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: 
         epsilon: the budget's, in nats; per unit of distance under metric adjacency.
         delta: the budget's, 0 < δ < 1.
     """
-    return _spent_epsilon(rebased(costs, adjacency), adjacency, epsilon, delta)
+    return _spent_epsilon(rebase(costs, adjacency), adjacency, epsilon, delta)
 
 
 @lru_cache(maxsize=256)
@@ -82,14 +82,14 @@ def _apply_filter(
     top = max(cost.mechanism.domain for cost, _ in times) - 1
     if adjacency is Adjacency.STANDARD:
         filters = Filters.of(epsilon, delta)
-        value, basis = filters.spent(_total(times, top, filters))
+        value, basis = filters.spent_epsilon(_total(times, top, filters))
         return Bounds(value, 0.0, None, (basis,))
 
     def ceiling(low: int, high: int) -> float:
         # C16: the worst round of the interval, its costs counted at the far end, against the budget
         # of the near one.
         total = _total(times, high, Filters.of(epsilon * high, delta))
-        return Filters.of(epsilon * low, delta).spent(total)[0] / low
+        return Filters.of(epsilon * low, delta).spent_epsilon(total)[0] / low
 
     worst = worst_over_distances(ceiling, top)
     basis = f"C14-C16: filters, the same distance in every round, worst of 1..{top}"

@@ -55,9 +55,9 @@ class Analysis:
         """ε of one round at `delta`. Certified never below, attained never above the truth."""
         raise self._missing("epsilon")
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """(ε_L, δ) if every node is corrupt; never below the truth."""
-        raise self._missing("corrupted")
+        raise self._missing("corrupted_bounds")
 
     def standard_error(self, users: int) -> float:  # noqa: ARG002
         """Standard deviation of the sum's estimate, or of one histogram count's at worst.

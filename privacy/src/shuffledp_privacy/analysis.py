@@ -131,7 +131,7 @@ def analyse(cost: Cost, nodes: int) -> CostAnalysis:
     )
 
 
-def spent(costs: Costs, adjacency: Adjacency, delta: float) -> Bounds:
+def compose_costs(costs: Costs, adjacency: Adjacency, delta: float) -> Bounds:
     """ε under `adjacency` at `delta` of all rounds together, had all been fixed in advance: the
     least sound bound.
 
@@ -151,10 +151,10 @@ def spent(costs: Costs, adjacency: Adjacency, delta: float) -> Bounds:
         adjacency: the budget's.
         delta: the budget's, 0 < δ < 1.
     """
-    return _spent(rebased(costs, adjacency), delta)
+    return _compose_costs(rebase(costs, adjacency), delta)
 
 
-def rebased(costs: Costs, adjacency: Adjacency) -> tuple[tuple[Cost, int], ...]:
+def rebase(costs: Costs, adjacency: Adjacency) -> tuple[tuple[Cost, int], ...]:
     """Each different cost under `adjacency` and over its mechanism's whole domain, and how often,
     in one order.
     """
@@ -168,13 +168,13 @@ def rebased(costs: Costs, adjacency: Adjacency) -> tuple[tuple[Cost, int], ...]:
 
 
 @lru_cache(maxsize=256)
-def _spent(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
+def _compose_costs(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
     if not times:
         return Bounds(0.0, 0.0, None, ("nothing charged",))
     if sum(count for _, count in times) == 1:
         return alone(times[0][0], delta)
     times = charged_once(times)
-    ways = (_convolved(times, delta), _added(times, delta))
+    ways = (_convolve_costs(times, delta), _add_costs(times, delta))
     return min(ways, key=lambda bounds: bounds.certified)
 
 
@@ -184,7 +184,7 @@ def charged_once(times: tuple[tuple[Cost, int], ...]) -> tuple[tuple[Cost, int],
     """
     first: dict[object, tuple[Cost, int]] = {}
     for cost, count in times:
-        name = cost.mechanism.remembered
+        name = cost.mechanism.response_name
         first.setdefault(cost if name is None else name, (cost, count if name is None else 1))
     return tuple(first.values())
 
@@ -201,7 +201,7 @@ def _no_bounds(reason: str) -> Bounds:
     return Bounds(math.inf, -math.inf, None, (f"no finite bound: {reason}",))
 
 
-def _convolved(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
+def _convolve_costs(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
     alike: Counter[tuple[Mechanism, Setting]] = Counter()
     for cost, count in times:
         alike[cost.mechanism, cost.setting] += count
@@ -235,7 +235,7 @@ def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Rou
     ]
 
 
-def _added(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
+def _add_costs(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
     nothing = _no_bounds("the rounds' deltas together exceed the budget's")
     # Exact: a sum of floats might round down to the budget's δ.
     if sum(Fraction(cost.delta) * count for cost, count in times) > Fraction(delta):

@@ -148,7 +148,7 @@ def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedB
 
     Never below the truth. ε_L counts as `setting.adjacency` says.
     """
-    return analysis_of(spec).corrupted(setting, delta)
+    return analysis_of(spec).corrupted_bounds(setting, delta)
 
 
 def standard_error(spec: object, users: int, nodes: int = 1) -> float:

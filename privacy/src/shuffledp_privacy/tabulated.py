@@ -45,7 +45,7 @@ from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.rounds.composition import grows_with_distance
 from shuffledp_privacy.rounds.filters import DeltaCurve
 from shuffledp_privacy.rounds.remembered import AllReports
-from shuffledp_privacy.rounds.subsampling import reflected
+from shuffledp_privacy.rounds.subsampling import reflect_curve
 
 NODES: Final = 400
 """Points of a table: for a Gaussian curve 1/30 of a standard deviation apart; the chords add less
@@ -203,13 +203,13 @@ class Tabulated(Analysis):
         return self.mechanism.domain
 
     @property
-    def remembered(self) -> str | None:
+    def response_name(self) -> str | None:
         """The name of the response that its rounds share, if they do."""
-        return self.mechanism.remembered
+        return self.mechanism.response_name
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
-        if self.remembered is not None:  # a single round's ε adds up to nothing that holds (K14)
+        if self.response_name is not None:  # a single round's ε adds up to nothing that holds (K14)
             return epsilon_bounds(AllReports(self.mechanism), setting, delta)
         if setting.adjacency is Adjacency.METRIC:
             return bounds_of(self.mechanism, setting, delta)
@@ -222,7 +222,7 @@ class Tabulated(Analysis):
             ("C3: tabulated",),
         )
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of one report."""
         return corrupted_bounds(self.mechanism, setting, delta)
 
@@ -236,7 +236,7 @@ class Tabulated(Analysis):
             upper = np.minimum(
                 up(np.interp(np.expm1(sizes), table.excess, table.deltas), INTERPOLATION), 1.0
             )
-        return np.where(epsilons < 0, reflected(upper, sizes), upper)
+        return np.where(epsilons < 0, reflect_curve(upper, sizes), upper)
 
     @property
     def grows_with_distance(self) -> bool:
@@ -265,7 +265,7 @@ class Highest(Analysis):
         )
         return Bounds(worst, 0.0, None, ("C3: tabulated",))
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""
         bounds = [
             corrupted_bounds(mechanism, member_setting, delta)

@@ -24,7 +24,7 @@ from shuffledp_privacy.numerics.search import bisect
 from shuffledp_privacy.rounds.composition import Round, curve_of
 from shuffledp_privacy.rounds.filters import QUANTILE_ROUNDING, DeltaCurve
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves, reach
-from shuffledp_privacy.rounds.subsampling import Curve, reflected
+from shuffledp_privacy.rounds.subsampling import Curve, reflect_curve
 from shuffledp_privacy.tabulated import read_epsilon
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -222,7 +222,7 @@ def group_table(table: DeltaCurve, reports: int) -> DeltaCurve:
     single = up(np.log1p(table.excess), MARGIN)
     # A part may be negative as well: the other parts then make up for it.
     parts = np.concatenate((-single[:0:-1], single))
-    costs = np.concatenate((reflected(table.deltas, single)[:0:-1], table.deltas))
+    costs = np.concatenate((reflect_curve(table.deltas, single)[:0:-1], table.deltas))
     joint = table
     for size in range(2, reports + 1):
         epsilons = size * single[size * single < LARGEST_TOTAL]
@@ -240,7 +240,7 @@ def _join(parts: Floats, costs: Floats, rest: DeltaCurve, epsilons: Floats) -> F
     # Read a little to the left, where the curve is no lower.
     upper = up(np.interp(down(np.expm1(sizes), MARGIN), rest.excess, rest.deltas), MARGIN)
     upper = np.minimum(upper, 1.0)
-    upper = np.where(left < 0, reflected(upper, sizes), upper)
+    upper = np.where(left < 0, reflect_curve(upper, sizes), upper)
     sums = up(costs + up(np.exp(parts), MARGIN) * upper, MARGIN)
     return np.asarray(np.minimum(sums.min(axis=1), 1.0), dtype=np.float64)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from shuffledp.guarantees import local_of, number, one_round
 from shuffledp.notebook import data_frame, html_table
-from shuffledp.plans import Plan, Planned, planned
+from shuffledp.plans import Plan, Planned, as_plan
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, epsilon_bounds
 from shuffledp_privacy.rounds.composition import Round, compose_bounds
@@ -139,7 +139,7 @@ def compose(
     times: Counter[Plan] = Counter()
     # Hashed as they are: 52 times one plan is one plan.
     for planned_round, count in Counter(plans).items():
-        plan = planned(planned_round, setting, delta=delta)
+        plan = as_plan(planned_round, setting, delta=delta)
         if plan.all_corrupt:
             raise UsageError(
                 f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add "

@@ -12,7 +12,7 @@ import numpy as np
 
 from shuffledp.guarantees import Guarantee, guarantee_of
 from shuffledp.notebook import check_installed, data_frame, html_table
-from shuffledp.plans import DEFAULT_DELTA, Plan, Planned, planned
+from shuffledp.plans import DEFAULT_DELTA, Plan, Planned, as_plan
 from shuffledp_core.errors import CannotCertify, NotInstalledError, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
@@ -197,7 +197,7 @@ def curve(
     """
     if delta is None and getattr(plan, "delta", None) is None:
         delta = DEFAULT_DELTA
-    guarantee = guarantee_of(planned(plan, setting, delta=delta, rounds=rounds))
+    guarantee = guarantee_of(as_plan(plan, setting, delta=delta, rounds=rounds))
     if epsilons is None:
         return curve_of(guarantee)
     given = np.atleast_1d(np.asarray(epsilons))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shuffledp.notebook import Row, data_frame, html_table
-from shuffledp.plans import Plan, Planned, plan_rows, planned
+from shuffledp.plans import Plan, Planned, as_plan, plan_rows
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import Answers, Spec
 from shuffledp_privacy.bounds import (
@@ -195,7 +195,7 @@ def certify(
     >>> print(f"{found.certified:.3f} instead of {found.corrupted:.3f} without a shuffle")
     0.119 instead of 2.398 without a shuffle
     """
-    return guarantee_of(planned(plan, setting, delta=delta, rounds=rounds))
+    return guarantee_of(as_plan(plan, setting, delta=delta, rounds=rounds))
 
 
 def guarantee_of(plan: Plan) -> Guarantee:

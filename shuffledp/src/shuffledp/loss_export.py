@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from shuffledp.notebook import import_optional
-from shuffledp.plans import DEFAULT_DELTA, Planned, planned
+from shuffledp.plans import DEFAULT_DELTA, Planned, as_plan
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.runtime.arguments import check_number
 from shuffledp_privacy.bounds import Setting, certified_curve, corrupted_bounds
@@ -57,7 +57,7 @@ def privacy_loss_distribution(
     if not 1e-5 <= interval <= 1:
         raise UsageError(f"interval must be from 1e-5 to 1, not {interval}")
     losses = import_optional("dp_accounting", "dp-accounting", "a privacy loss distribution").pld
-    full_plan = planned(plan, setting, delta=DEFAULT_DELTA)
+    full_plan = as_plan(plan, setting, delta=DEFAULT_DELTA)
     distance = _distance(full_plan.spec, full_plan.setting)
     steps = _half_width(full_plan.spec, full_plan.setting, distance, interval)
     epsilons = interval * np.arange(-steps, steps + 1, dtype=np.float64)

@@ -233,7 +233,7 @@ Planned: TypeAlias = Union[
 """Anything that has a guarantee: a plan, a certificate, or a mechanism's parameters alone."""
 
 
-def planned(
+def as_plan(
     subject: Planned,
     setting: Setting | None = None,
     *,

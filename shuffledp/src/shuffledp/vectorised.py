@@ -78,7 +78,7 @@ def _(spec: HadamardHistogram, values: Integers, generator: np.random.Generator)
 @randomise_all.register
 def _(spec: RapporHistogram, values: Integers, generator: np.random.Generator) -> Integers:
     """Bit by bit: of users who were never asked before only p* and q* matter."""
-    low, high = (float(chance) for chance in spec.reported)
+    low, high = (float(chance) for chance in spec.report_chances)
     answers = np.zeros(values.shape, dtype=np.int64)
     for symbol in range(spec.symbols):
         ones = generator.random(values.shape) < np.where(values == symbol, high, low)

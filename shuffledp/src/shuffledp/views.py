@@ -18,7 +18,7 @@ import numpy as np
 
 from shuffledp.guarantees import number
 from shuffledp.notebook import data_frame, html_table
-from shuffledp.plans import DEFAULT_DELTA, Plan, Planned, planned
+from shuffledp.plans import DEFAULT_DELTA, Plan, Planned, as_plan
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.runtime.arguments import check_number, whole_number
 from shuffledp_privacy import views
@@ -356,7 +356,7 @@ def shuffled_plan(
     """
     if delta is None and getattr(plan, "delta", None) is None:
         delta = DEFAULT_DELTA
-    full_plan = planned(plan, setting, delta=delta, rounds=rounds)
+    full_plan = as_plan(plan, setting, delta=delta, rounds=rounds)
     if full_plan.all_corrupt and not corrupt:
         raise UsageError(
             "every node is corrupt, so nothing is shuffled: this view is of a shuffled round"

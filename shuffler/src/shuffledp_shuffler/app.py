@@ -90,7 +90,7 @@ def build(
     metrics.registry.register(Inventory(node.rounds, store))
 
     def register(server: grpc.aio.Server) -> None:
-        node_pb2_grpc.add_NodeServicer_to_server(NodeServicer(node, metrics.refused), server)
+        node_pb2_grpc.add_NodeServicer_to_server(NodeServicer(node, metrics.count_refusal), server)
         batch_pb2_grpc.add_BatchSinkServicer_to_server(BatchSinkServicer(node), server)
 
     return node, Service(config, roster, RULES, NAMES, register, metrics)

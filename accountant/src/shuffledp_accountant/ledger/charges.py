@@ -21,7 +21,7 @@ from shuffledp_core.documents.models import LedgerPosition
 from shuffledp_core.errors import BudgetExceeded, CannotCertify, RoundStateError, UsageError
 from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_privacy.adaptive import spent_of_budget
-from shuffledp_privacy.analysis import Cost, alone, rebased, spent
+from shuffledp_privacy.analysis import Cost, alone, compose_costs, rebase
 from shuffledp_privacy.bounds import Bounds
 
 
@@ -168,7 +168,7 @@ def _if_fixed(budget: Budget, times: Mapping[Cost, int], used: Bounds) -> float:
 
     Never above the adaptive ε, which holds for such parameters, too.
     """
-    return min(used.certified, spent(times, budget.adjacency, budget.delta).certified)
+    return min(used.certified, compose_costs(times, budget.adjacency, budget.delta).certified)
 
 
 def account_for_reservation(
@@ -259,7 +259,7 @@ def _refuse(
     budget: Budget, before: Mapping[Cost, int], reservation: Reservation, used: Bounds
 ) -> NoReturn:
     already = total(budget, before).certified
-    single = alone(rebased([reservation.cost], budget.adjacency)[0][0], budget.delta)
+    single = alone(rebase([reservation.cost], budget.adjacency)[0][0], budget.delta)
     # At this δ no ε would be enough for it, which is another answer than that the budget is used
     # up.
     if math.isinf(single.certified):

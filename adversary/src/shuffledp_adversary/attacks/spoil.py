@@ -193,7 +193,7 @@ async def _play_lie(system: LocalSystem, mechanism: str) -> SpoiledRound:
     spec = played.verified.mechanism
     # All ones; of numbers modulo q, half of the modulus.
     await played.send(
-        played.sealed([spec.messages_per_user if spec.alphabet == BITS else spec.alphabet // 2])
+        played.seal_all([spec.messages_per_user if spec.alphabet == BITS else spec.alphabet // 2])
     )
     return await _judge(played, None, LIE, 2)
 

@@ -63,7 +63,7 @@ class GatewayServer:
     async def start(self) -> int:
         """Listens; returns the port. Raises `PortInUseError`."""
         allow_descriptors(self._config.limits)
-        refused = self._metrics.refused
+        refused = self._metrics.count_refusal
         devices = application(self._gateway, self._config, self._connections, refused)
         port = await self._listen(devices, self._config.listen, self._tls)
         if self._config.web is not None and self._web is not None:

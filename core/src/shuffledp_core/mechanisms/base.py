@@ -149,7 +149,7 @@ class Spec(
         return np.zeros(0, dtype=np.int64)
 
     @property
-    def remembered(self) -> str | None:
+    def response_name(self) -> str | None:
         """The name of the response that a device keeps for all rounds that have this name in
         common; None for none.
 
@@ -218,7 +218,7 @@ class Spec(
         """
         return symbols
 
-    def joined(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    def answers_of_sums(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """The answers that these sums of weighed symbols say. Same shape."""
         return sums
 
@@ -227,7 +227,7 @@ class Spec(
 
         Where users send messages beside their answers, the likeliest ones.
         """
-        return self.joined(self.weigh(symbols).sum(axis=1))
+        return self.answers_of_sums(self.weigh(symbols).sum(axis=1))
 
     @property
     def cells(self) -> int:

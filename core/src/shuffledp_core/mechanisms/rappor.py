@@ -82,13 +82,13 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         return self.symbols + 1
 
     @property
-    def reported(self) -> tuple[Fraction, Fraction]:
+    def report_chances(self) -> tuple[Fraction, Fraction]:
         """(p*, q*): the chance of a 1 in one report where the true bit is 0, and where it is 1."""
         step = (self.when_one - self.when_zero) * self.fake / 2
         return self.when_zero + step, self.when_one - step
 
     @property
-    def remembered(self) -> str:
+    def response_name(self) -> str:
         """Name of the question: number of symbols and f; p and q may change from round to round."""
         return f"{self.kind} question={self.question} symbols={self.symbols} fake={self.fake}"
 
@@ -164,7 +164,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         """
         from shuffledp_core.bounds.lower import BitCounts
 
-        zero, one = self.reported
+        zero, one = self.report_chances
         low = zero * (1 - one)
         return BitCounts(honest - 1, low, 1, one * (1 - zero), low)
 
@@ -180,7 +180,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         """A symbol's bit is set in Bin(n_s, q*) + Bin(n - n_s, p*) reports of users who were asked
         independently.
         """
-        low, high = self.reported
+        low, high = self.report_chances
         return histogram_of(counts[1:], present.reports, high, low)
 
 

@@ -104,7 +104,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         drawn = [integers.below(self.modulus) for _ in range(self.pieces - 1)]
         return [*drawn, (answer - sum(drawn)) % self.modulus]
 
-    def joined(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    def answers_of_sums(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """Modulo q."""
         return sums % self.modulus
 

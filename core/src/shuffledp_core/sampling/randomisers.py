@@ -55,7 +55,7 @@ def randomise(
             f"the value must be a whole number from 0 to {spec.domain - 1}: this round asks for "
             "no other"
         )
-    name = spec.remembered
+    name = spec.response_name
     if name is None or recall is None:
         return spec.sample(value, integers)
     return spec.report(recall(name, lambda: spec.remember(value, integers)), integers)

@@ -162,7 +162,7 @@ class Doorway:
         finally:
             self._taken_in(context)
 
-    def answered(self, context: Context) -> None:
+    def mark_answered(self, context: Context) -> None:
         """Marks that the only answer of a call is about to be sent.
 
         It is taken in when the call is over.

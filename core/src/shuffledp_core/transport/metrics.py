@@ -91,7 +91,7 @@ class ServiceMetrics:
         self._expiry.labels("own").set(files.own_end.timestamp())
         self._expiry.labels("authority").set(files.authority_end.timestamp())
 
-    def refused(self, method: str, error: BaseException) -> None:
+    def count_refusal(self, method: str, error: BaseException) -> None:
         """Counts a failed call of a full gRPC method name.
 
         Only the error's class is looked at, never its text.

@@ -104,7 +104,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
             async with self._admit(handler, requests, context, method) as (device, request):
                 answer = await inner(request, context)
                 if device:
-                    self._doorway.answered(context)
+                    self._doorway.mark_answered(context)
                 return answer
 
         return call

@@ -55,7 +55,7 @@ class Service:
         self._log = structlog.get_logger()
         self._doorway = Doorway(config.limits)
         self.watching: asyncio.Task[None] | None = None
-        interceptor = TypedErrors(roster, rules, self.metrics.refused, self._doorway)
+        interceptor = TypedErrors(roster, rules, self.metrics.count_refusal, self._doorway)
         self.server = grpc.aio.server(
             interceptors=[interceptor, ReadableRequests()], options=server_options(config.limits)
         )

@@ -88,8 +88,8 @@ def errors(spec: RapporHistogram, users: int, times: int) -> tuple[float, float]
     """
     gap = float(spec.when_one - spec.when_zero)
     half = float(spec.fake / 2)
-    low = float(spec.reported[0])
-    slope = float(spec.reported[1]) - low
+    low = float(spec.report_chances[0])
+    slope = float(spec.report_chances[1]) - low
     permanent = gap**2 * half * (1 - half)
     blur = low * (1 - low) - permanent
     return math.sqrt(users * low * (1 - low) / times) / slope, math.sqrt(
@@ -101,7 +101,7 @@ def _measure_error(
     spec: RapporHistogram, users: int, times: int, runs: int, generator: np.random.Generator
 ) -> float:
     """The error of simulated devices that keep a bit: root of the mean square over the runs."""
-    low, high = (float(chance) for chance in spec.reported)
+    low, high = (float(chance) for chance in spec.report_chances)
     ones_kept = generator.binomial(users, float(spec.fake / 2), runs)
     ones = generator.binomial(times * ones_kept, float(spec.when_one))
     ones += generator.binomial(times * (users - ones_kept), float(spec.when_zero))

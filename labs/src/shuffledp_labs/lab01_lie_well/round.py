@@ -52,7 +52,7 @@ async def play_round(attempt: CheckAttempt) -> str:
         small_round = await open_small(system, plan_of(system, symbols))
         attempt.progress(f"{PEOPLE} people answer")
         spec = _spec(small_round)
-        small_round.honest += small_round.sealed(answers_of(attempt, spec, values))
+        small_round.honest += small_round.seal_all(answers_of(attempt, spec, values))
         await small_round.send(small_round.honest)
         attempt.progress("the nodes mix")
         signed = await small_round.finish()

@@ -46,7 +46,7 @@ async def capture(folder: Path, corrupt: Sequence[int], values: Sequence[int]) -
         folder, nodes=NODES, budget=budget, broker=False, corrupt=corrupt
     ) as system:
         small_round = await open_small(system, _plan(system.population, system.route, len(values)))
-        small_round.honest += small_round.prepared(values)
+        small_round.honest += small_round.prepare_all(values)
         await small_round.send(small_round.honest)
         result = from_json((await small_round.finish()).body, Result)
         if result.board_digest is None:

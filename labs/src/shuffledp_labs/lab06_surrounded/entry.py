@@ -96,9 +96,9 @@ async def _play_plain(
     identity = Identity(system.population, Ed25519PrivateKey.generate())
     orders.let_in(identity.public_key)
     small_round = await _open(system, Mix.PLAIN)
-    victim = small_round.prepared([value])
+    victim = small_round.prepare_all([value])
     await small_round.send(victim)
-    await small_round.send(small_round.sealed(answers, identity))
+    await small_round.send(small_round.seal_all(answers, identity))
     return await rounds.finish_and_observe(small_round, victim[0])
 
 
@@ -107,7 +107,7 @@ async def _play_invented_list(system: LocalSystem, value: int) -> Result:
     from shuffledp_core.runtime.keys import verify_from
 
     small_round = await _open(system, Mix.VERIFIED)
-    sent = small_round.prepared(
+    sent = small_round.prepare_all(
         [value, *(index % rounds.SYMBOLS for index in range(rounds.USERS - 1))]
     )
     await small_round.send(sent[:1])  # node 1 takes the first for its victim
@@ -120,8 +120,8 @@ async def _play_enrolled(
 ) -> rounds.FloodedRound:
     """Play the verified round that enrolled accounts fill, so that all others are turned away."""
     small_round = await _open(system, Mix.VERIFIED)
-    victim = small_round.prepared([value])
-    await small_round.send([*victim, *small_round.sealed(answers)])
+    victim = small_round.prepare_all([value])
+    await small_round.send([*victim, *small_round.seal_all(answers)])
     return await rounds.finish_and_observe(small_round, victim[0])
 
 

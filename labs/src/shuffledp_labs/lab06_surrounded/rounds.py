@@ -107,8 +107,8 @@ async def _flood(system: LocalSystem, answers: Sequence[int], value: int) -> Flo
     from shuffledp_sim.users.small_round import open_small
 
     small_round = await open_small(system, flooded_plan(system))
-    victim = small_round.prepared([value])[0]
-    forged = small_round.sealed(answers)
+    victim = small_round.prepare_all([value])[0]
+    forged = small_round.seal_all(answers)
     # The victim somewhere in the middle: the order of arrival is nothing that the adversary needs.
     await small_round.send([*forged[: USERS // 2], victim, *forged[USERS // 2 :]])
     return await finish_and_observe(small_round, victim)
@@ -137,7 +137,7 @@ async def _leave(system: LocalSystem, plan: tuple[int, int]) -> ShrunkRound:
     least, colluding = plan
     plan_of_round = _plan(system, "sgdl-shuffle", 1, EPSILON, DELTA, least, EXPECTED, colluding)
     small_round = await open_small(system, plan_of_round)
-    await small_round.send(small_round.prepared([index % 2 for index in range(EXPECTED // 2)]))
+    await small_round.send(small_round.prepare_all([index % 2 for index in range(EXPECTED // 2)]))
     result = verify_from(small_round.roster.analyst, await small_round.finish(), Result)
     if result.final_certificate is None:
         return ShrunkRound(result.reason or "no reason was given")

@@ -269,7 +269,7 @@ def check_responses(questions: Iterable[PricedQuestion]) -> None:
     """
     names: dict[tuple[str, str], str] = {}
     for priced in questions:
-        response, name = priced.cost.mechanism.remembered, priced.question.name
+        response, name = priced.cost.mechanism.response_name, priced.question.name
         if response is None:
             continue
         other = names.setdefault((priced.plan.population, response), name)

@@ -54,7 +54,7 @@ class _Search:
         self._excesses: dict[Mechanism, float] = {}
 
     def _parameter(self, t: float) -> Fraction:
-        return self._family.rounded(math.exp(self._sign * min(t, self._last)))
+        return self._family.round_parameter(math.exp(self._sign * min(t, self._last)))
 
     def _excess(self, t: float) -> float:
         # A family may end before its parameters do: what it builds then is looked at once.
@@ -126,7 +126,8 @@ def _trim_padding(family: Family, parameter: Fraction, target: Target) -> Mechan
     """Hardly more noise, with the least padding that still passes."""
     if isinstance(spec := family.build(parameter), PaddedSpec) and family.spare > 0:
         spec = _with_padding(
-            family.build(family.rounded(float(parameter) * (1 - family.spare))), spec.padding
+            family.build(family.round_parameter(float(parameter) * (1 - family.spare))),
+            spec.padding,
         )
     if not isinstance(spec, PaddedSpec):
         return spec

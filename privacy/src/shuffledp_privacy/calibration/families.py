@@ -49,7 +49,7 @@ class Family:
     spare: float = 0.0
     least_padding: Callable[[Fraction], int] = lambda _: 0
 
-    def rounded(self, value: float) -> Fraction:
+    def round_parameter(self, value: float) -> Fraction:
         """The nearest parameter with few bits on the noisy side."""
         bits = min(MOST_BITS, PRECISION_BITS + max(0, -math.frexp(value)[1] + 1))
         scaled = value * 2.0**bits
@@ -59,7 +59,7 @@ class Family:
         """The parameter some small steps to the noisy side, at most the safest."""
         bits = max(0, PRECISION_BITS - value.numerator.bit_length() + 1)
         step = Fraction(steps, value.denominator * 2**bits)
-        safest = self.rounded(self.safest)
+        safest = self.round_parameter(self.safest)
         return min(value + step, safest) if self.rising else max(value - step, safest)
 
     def refusal(self, target: Target) -> CannotCertify:
@@ -67,7 +67,7 @@ class Family:
 
         Says what that one reaches.
         """
-        spec = self.build(self.rounded(self.safest))
+        spec = self.build(self.round_parameter(self.safest))
         closest = certified_epsilon_of(spec, target)
         reached = (
             f"the closest is epsilon {closest:.6g}"

@@ -40,16 +40,16 @@ def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: 
     plenty = unnoticed_geo_padding(epsilon_geo, max_value, setting, delta)
     least = biased_at_most(float(epsilon_geo), setting.users, max_value)
 
-    def certified(padding: int) -> float:
+    def certified_epsilon_of(padding: int) -> float:
         spec = GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding)
         return noisy_sum(spec, setting).epsilon(delta)
 
     # So many that nobody is ever clamped.
-    goal = certified(2 * plenty + 1) * (1 + WASTED)
+    goal = certified_epsilon_of(2 * plenty + 1) * (1 + WASTED)
     low, high = min(least, plenty) - 1, plenty
     while high - low > 1:
         middle = (low + high) // 2
-        if certified(middle) <= goal:
+        if certified_epsilon_of(middle) <= goal:
             high = middle
         else:
             low = middle

@@ -105,7 +105,7 @@ class CompositionTables:
         # One tail times α less another times β: each of them may be off by `errors`.
         return float((self._best(alpha, beta) + 1.01 * (alpha + beta) * self.errors).max())
 
-    def attained(self, alpha: float, beta: float) -> float:
+    def attained_mean(self, alpha: float, beta: float) -> float:
         """The same at the worst composition, rounded down but for the margin; 0 unless `exact`."""
         if not self.exact:
             return 0.0
@@ -134,7 +134,7 @@ class BinaryCompositions:
     def lower(self, epsilon: float) -> float:
         """δ at the worst composition, ε >= 0, rounded down but for the margin; 0 unless `exact`."""
         alpha, beta, _ = self.law.form(epsilon, -self.tables.relative)
-        return self.tables.attained(alpha, beta)
+        return self.tables.attained_mean(alpha, beta)
 
 
 class TwoOutputs:
@@ -183,7 +183,7 @@ class TwoOutputs:
             if alpha > 0:
                 largest = max(
                     largest,
-                    tables.attained(float(alpha) * (1 - margin), float(beta) * (1 + margin)),
+                    tables.attained_mean(float(alpha) * (1 - margin), float(beta) * (1 + margin)),
                 )
         return inward(largest)
 

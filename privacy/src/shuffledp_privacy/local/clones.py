@@ -31,7 +31,7 @@ from shuffledp_privacy.numerics import rounding
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.tails import Floats, inward, outward
 from shuffledp_privacy.primitives.trinomial import trinomial_table
-from shuffledp_privacy.rounds.subsampling import reflected
+from shuffledp_privacy.rounds.subsampling import reflect_curve
 
 WORK = 500_000
 """Number of probabilities computed for one table, about 20 ms."""
@@ -81,7 +81,7 @@ class Clones:
             result[part] = self.table.upper(alpha[part], beta[part], np.zeros(alpha[part].size))
         return result / self.scale + self.table.outer
 
-    def certified(self, epsilon: float) -> float:
+    def certified_delta(self, epsilon: float) -> float:
         """Certified δ at ε >= 0, with the outward margin."""
         if epsilon >= self.epsilon0:
             return 0.0
@@ -172,7 +172,7 @@ class LocalRandomiserAnalysis(Analysis):
         """δ of one round, from both sides."""
         if not epsilon >= 0.0:
             raise UsageError(f"epsilon must be at least 0, not {epsilon}")
-        certified = _clones(self.spec.epsilon0, setting.honest).certified(epsilon)
+        certified = _clones(self.spec.epsilon0, setting.honest).certified_delta(epsilon)
         attained = (
             0.0
             if epsilon >= self.spec.epsilon0
@@ -183,7 +183,7 @@ class LocalRandomiserAnalysis(Analysis):
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
         clones = _clones(self.spec.epsilon0, setting.honest)
-        certified = certified_epsilon(clones.certified, delta, self.spec.epsilon0)
+        certified = certified_epsilon(clones.certified_delta, delta, self.spec.epsilon0)
         attained = attained_epsilon(
             lambda epsilon: _attained_pair(self.spec, setting.honest, epsilon),
             delta,
@@ -198,7 +198,7 @@ class LocalRandomiserAnalysis(Analysis):
             certified, attained, published, (_BASIS,), "" if published is None else formula
         )
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of one report."""
         del setting, delta  # per unit of distance an unknown randomiser is worst at distance 1 (K7)
         return CorruptedBounds(self.spec.epsilon0, 0.0, ("ε0-LDP by assumption",))
@@ -216,6 +216,6 @@ class LocalRandomiserAnalysis(Analysis):
             [outward(value) for value in clones.upper(np.minimum(size, self.spec.epsilon0))]
         )
         rising = np.where(size >= self.spec.epsilon0, 0.0, np.minimum(rising, 1.0))
-        mirrored = reflected(rising, size)
+        mirrored = reflect_curve(rising, size)
         inverse = inverse.reshape(np.shape(epsilons))
         return np.asarray(np.where(epsilons >= 0.0, rising[inverse], mirrored[inverse]))

@@ -31,7 +31,7 @@ from shuffledp_privacy.bounds import (
     Setting,
     epsilon_bounds,
 )
-from shuffledp_privacy.rounds.subsampling import reflected
+from shuffledp_privacy.rounds.subsampling import reflect_curve
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -211,7 +211,7 @@ def _epsilon_bounds(totals: Floats, units: Floats) -> Bounds:
 def _signed_curve(formula: Formula, spec: LocalMean, distance: int, epsilons: Floats) -> Floats:
     sizes = np.abs(epsilons)
     upper = np.minimum(formula(spec, np.full_like(sizes, distance), sizes, ROUNDING), 1.0)
-    return np.where(epsilons < 0, reflected(upper, sizes), upper)
+    return np.where(epsilons < 0, reflect_curve(upper, sizes), upper)
 
 
 class _LocalMeanAnalysis(Analysis):
@@ -220,7 +220,7 @@ class _LocalMeanAnalysis(Analysis):
     __slots__ = ()
     spec: LocalMean
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""
         return CorruptedBounds(epsilon_bounds(self.spec, setting, 0.0).certified, 0.0, _BASIS)
 

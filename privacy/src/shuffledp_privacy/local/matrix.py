@@ -34,7 +34,7 @@ from shuffledp_privacy.histogram.binary import TwoOutputs
 from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
 from shuffledp_privacy.local.flags import HiddenFlags, Rows
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
-from shuffledp_privacy.rounds.subsampling import reflected
+from shuffledp_privacy.rounds.subsampling import reflect_curve
 from shuffledp_privacy.sums.common import chord
 
 LONGEST_ENTRY: Final = 200
@@ -230,7 +230,7 @@ class FiniteAnalysis(Analysis):
             attained = max(attained, attained_epsilon(two.lower, delta, certified))
         return Bounds(certified, attained, None, basis)
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """The pure ε0 = max ln R(y|x)/R(y|x') of one report.
 
         Where that is infinite, the least ε at δ.
@@ -268,4 +268,4 @@ class FiniteAnalysis(Analysis):
             [_certified_delta(self.spec, setting.honest, float(node)) for node in nodes]
         )
         upper = chord(nodes, np.asarray(values), sizes)
-        return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))
+        return np.asarray(np.where(epsilons >= 0.0, upper, reflect_curve(upper, sizes)))

@@ -21,7 +21,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
 )
-from shuffledp_privacy.rounds.subsampling import reflected
+from shuffledp_privacy.rounds.subsampling import reflect_curve
 
 ROUNDING = 2.0**-40
 """Relative outward margin for (h + 1)² positive terms of binomial probabilities."""
@@ -146,7 +146,7 @@ class RapporReportAnalysis(Analysis):
         attained = pure * (1 - 2 * ROUNDING) if delta == 0 else 0.0
         return Bounds(pure, attained, pure / (1 + ROUNDING), ("C10: pure, local",))
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""
         return CorruptedBounds(rappor_epsilon(self.spec), 0.0, ("C10: local, no shuffler needed",))
 
@@ -173,4 +173,4 @@ class RapporPermanentAnalysis(RapporReportAnalysis):
         del setting, distance  # any two values may differ in all their bits
         sizes = np.abs(epsilons)
         upper = np.minimum(_curve(self.spec, sizes, ROUNDING), 1.0)
-        return np.where(epsilons < 0, reflected(upper, sizes), upper)
+        return np.where(epsilons < 0, reflect_curve(upper, sizes), upper)

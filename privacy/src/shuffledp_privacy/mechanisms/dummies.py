@@ -33,7 +33,7 @@ from shuffledp_privacy.primitives.responses import (
 )
 from shuffledp_privacy.primitives.tails import MARGIN, inward
 from shuffledp_privacy.primitives.trinomial import TrinomialTable, trinomial_table
-from shuffledp_privacy.rounds.subsampling import reflected, subsampled_curve
+from shuffledp_privacy.rounds.subsampling import reflect_curve, subsampled_curve
 from shuffledp_privacy.sums.common import check_epsilon
 
 LARGEST_EPSILON = 700.0
@@ -156,12 +156,12 @@ class DummyAnalysis(Analysis):
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
         pair = self._pair(setting)
-        ceiling = self.corrupted(setting, delta).epsilon
+        ceiling = self.corrupted_bounds(setting, delta).epsilon
         certified = certified_epsilon(pair.delta_above, delta, ceiling)
         attained = attained_epsilon(pair.delta_below, delta, ceiling)
         return Bounds(certified, min(attained, certified), None, self._basis)
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """None where the value itself is among the user's messages; else that of k-RR."""
         del setting, delta
         if self.spec.blanket:
@@ -184,7 +184,7 @@ class DummyAnalysis(Analysis):
         flat = np.asarray(epsilons, dtype=np.float64)
         sizes, index = np.unique(np.abs(flat), return_inverse=True)
         falling = self._pair(setting).upper(sizes)
-        mirrored = reflected(falling, sizes)
+        mirrored = reflect_curve(falling, sizes)
         index = index.reshape(flat.shape)
         return np.asarray(np.where(flat >= 0.0, falling[index], mirrored[index]))
 

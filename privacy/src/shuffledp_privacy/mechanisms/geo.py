@@ -46,7 +46,7 @@ from shuffledp_privacy.primitives.noise import rounded_ratio, sum_noise
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_privacy.rounds.shifts import Farthest
 from shuffledp_privacy.sums import attained
-from shuffledp_privacy.sums.attained_tilted import Compared, Reports, two_datasets
+from shuffledp_privacy.sums.attained_tilted import ComparedReports, Reports, two_datasets
 from shuffledp_privacy.sums.common import (
     check_epsilon,
     distances,
@@ -115,7 +115,7 @@ class GeoAnalysis(PaddedAnalysis):
         check_delta(delta, pure=True)
         return noisy_sum(self.spec, setting).epsilon(delta)
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""
         d_max = distances(self.spec.max_value, setting)
         total = math.nextafter(float(self.spec.epsilon_geo), math.inf) * (
@@ -147,7 +147,7 @@ class GeoAnalysis(PaddedAnalysis):
         item = noisy_sum(self.spec, target.setting)
         if target.rounds > 1:
             units = target.reach if target.adjacency is Adjacency.METRIC else 1
-            total = composed_epsilon(item.left, target)
+            total = composed_epsilon(item.remaining_deltas, target)
             pure = item.pure * item.d_max * target.rounds
             return (
                 max(math.log(min(total, pure) / (target.epsilon * units * AIM)), LOWEST)
@@ -204,7 +204,7 @@ def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | N
 
 
 @lru_cache(maxsize=8)
-def _compare_datasets(spec: GeoShuffle, honest: int, distance: int) -> tuple[Compared, ...]:
+def _compare_datasets(spec: GeoShuffle, honest: int, distance: int) -> tuple[ComparedReports, ...]:
     """Tilted laws of a change by this distance, others at 0 or in the middle.
 
     None where they are too wide.

@@ -64,7 +64,7 @@ class HadamardAnalysis(Analysis):
         """ε of one round, from both sides."""
         return epsilon_bounds(local_randomiser(self.spec), setting, delta)
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of one report."""
         return corrupted_bounds(local_randomiser(self.spec), setting, delta)
 

@@ -41,7 +41,7 @@ from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.responses import blanket_for
 from shuffledp_privacy.primitives.tails import outward
-from shuffledp_privacy.rounds.subsampling import reflected
+from shuffledp_privacy.rounds.subsampling import reflect_curve
 
 
 @analyses(KRRHistogram)
@@ -83,7 +83,7 @@ class KRRAnalysis(Analysis):
             )
         return _bounds(certified, attained, published, words)
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of one report."""
         del setting, delta  # every change is the same change, and the guarantee is pure
         return CorruptedBounds(
@@ -112,7 +112,7 @@ class KRRAnalysis(Analysis):
         )
         rising = np.array([outward(value) for value in positive_curve(law, setting.honest, size)])
         rising = np.where(size >= law.epsilon0, 0.0, np.minimum(rising, 1.0))
-        mirrored = reflected(rising, size)
+        mirrored = reflect_curve(rising, size)
         inverse = inverse.reshape(np.shape(epsilons))
         return np.asarray(np.where(epsilons >= 0.0, rising[inverse], mirrored[inverse]))
 

@@ -75,7 +75,7 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides, for every number of users."""
         if self.spec.blanket:
-            return self._epsilon_of_responses(delta, self.corrupted(setting, delta).epsilon)
+            return self._epsilon_of_responses(delta, self.corrupted_bounds(setting, delta).epsilon)
         return epsilon_of_losses(self._losses(), delta, _BASIS)
 
     def standard_error(self, users: int) -> float:

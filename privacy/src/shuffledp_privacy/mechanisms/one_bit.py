@@ -29,7 +29,7 @@ from shuffledp_privacy.calibration.target import (
 )
 from shuffledp_privacy.histogram.krr import certified_delta
 from shuffledp_privacy.primitives.contour import Floats
-from shuffledp_privacy.rounds.subsampling import reflected, subsampled_curve
+from shuffledp_privacy.rounds.subsampling import reflect_curve, subsampled_curve
 from shuffledp_privacy.sums import rr
 from shuffledp_privacy.sums.common import check_epsilon
 from shuffledp_privacy.sums.one_bit import OneBitRound, one_bit_round
@@ -48,7 +48,9 @@ class OneBitAnalysis(Analysis):
         check_epsilon(epsilon)
         item = one_bit_round(self.spec, setting)
         certified = item.delta(epsilon)
-        attained = max(item.attained(d, epsilon * item.units(d)) for d in item.tried())
+        attained = max(
+            item.attained_delta(d, epsilon * item.units(d)) for d in item.tried_distances()
+        )
         return Bounds(certified, min(attained, certified), None, _basis(item))
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
@@ -58,10 +60,12 @@ class OneBitAnalysis(Analysis):
         certified = item.epsilon(delta)
         if delta == 0.0 or certified == 0.0:
             return Bounds(certified, 0.0, None, _basis(item))
-        attained = max(item.attained_epsilon(d, delta) / item.units(d) for d in item.tried())
+        attained = max(
+            item.attained_epsilon(d, delta) / item.units(d) for d in item.tried_distances()
+        )
         return Bounds(certified, min(attained, certified), None, _basis(item))
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""
         basis = (
             "S18: one bit, pure, ln(1 + 2(1-p)d/(pk)) for a change by d; the largest per unit is "
@@ -101,7 +105,7 @@ class OneBitAnalysis(Analysis):
             partial(certified_curve, item.binary, setting, 1), item.rate(distance)
         )
         upper = np.where(sizes >= item.pure(distance), 0.0, curve(np.minimum(sizes, 700.0)))
-        return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))
+        return np.asarray(np.where(epsilons >= 0.0, upper, reflect_curve(upper, sizes)))
 
     def excess(self, target: Target) -> float | None:
         """From the datasets whose others all hold 0, or all k.
@@ -112,7 +116,7 @@ class OneBitAnalysis(Analysis):
             return None
         item = one_bit_round(self.spec, target.setting)
         goal = target.epsilon * AIM / (1 + rr.SLACK)
-        delta = max(item.quick(d, goal * item.units(d)) for d in item.tried())
+        delta = max(item.quick(d, goal * item.units(d)) for d in item.tried_distances())
         return excess_of_delta(delta, target)
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:

@@ -24,7 +24,7 @@ from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.table import NoiseTable
 from shuffledp_privacy.rounds.subsampling import Curve
 from shuffledp_privacy.sums import attained
-from shuffledp_privacy.sums.attained_tilted import FROM, Compared
+from shuffledp_privacy.sums.attained_tilted import FROM, ComparedReports
 from shuffledp_privacy.sums.common import NoisySum
 from shuffledp_privacy.sums.sgdl import share_law
 
@@ -54,7 +54,7 @@ class PaddedAnalysis(Analysis):
                 noise.rate * distance if noise.share == 1 else math.inf,
             )
 
-            def clamped(epsilons: Floats) -> Floats:
+            def clamped_deltas(epsilons: Floats) -> Floats:
                 # δ falls, so that the bound at any smaller ε is a bound too.
                 points = np.append(epsilons, np.linspace(0.0, float(np.max(epsilons)), 65))
                 order = np.argsort(points)
@@ -63,7 +63,7 @@ class PaddedAnalysis(Analysis):
                 falling[order] = np.minimum.accumulate(np.minimum(bound, 1.0))
                 return np.where(epsilons >= pure, 0.0, falling[: epsilons.size])
 
-            return clamped
+            return clamped_deltas
 
         worst = LOWEST
         for distance in _probes(target):
@@ -93,7 +93,7 @@ def attained_delta(
     item: NoisySum,
     exact: attained.ClampedSum | None,
     clamped: float,
-    compare: Callable[[int], Sequence[Compared]],
+    compare: Callable[[int], Sequence[ComparedReports]],
     epsilon: float,
 ) -> float:
     """Lower bound of δ at `epsilon` (per unit under metric adjacency): the best dataset tried.
@@ -107,7 +107,7 @@ def attained_delta(
     """
     low = max(
         attained.attained_delta(exact, item.noise, clamped, d, epsilon * (d if item.metric else 1))
-        for d in item.tried()
+        for d in item.tried_distances()
     )
     total = epsilon * (item.d_max if item.metric else 1)
     pairs = compare(item.d_max) if total > FROM else ()
@@ -118,7 +118,7 @@ def attained_epsilon(
     item: NoisySum,
     exact: attained.ClampedSum | None,
     clamped: float,
-    compare: Callable[[int], Sequence[Compared]],
+    compare: Callable[[int], Sequence[ComparedReports]],
     delta: float,
     near: float,
 ) -> float:
@@ -126,7 +126,7 @@ def attained_epsilon(
 
     `near` is an upper bound of the total ε: tilted laws are compared where it is large.
     """
-    steps = item.tried()
+    steps = item.tried_distances()
     totals = attained.attained_totals(exact, item.noise, clamped, steps, delta)
     low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
     units = item.d_max if item.metric else 1

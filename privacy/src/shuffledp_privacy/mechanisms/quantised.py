@@ -28,7 +28,7 @@ from shuffledp_privacy.calibration.target import (
 )
 from shuffledp_privacy.mechanisms.rr import RRAnalysis
 from shuffledp_privacy.numerics.rounding import up
-from shuffledp_privacy.rounds.subsampling import reflected
+from shuffledp_privacy.rounds.subsampling import reflect_curve
 from shuffledp_privacy.sums import rr
 from shuffledp_privacy.sums.common import alone, check_epsilon, probes
 from shuffledp_privacy.sums.quantised import Floats, code_curve, quantised_round, split_total
@@ -59,7 +59,7 @@ class QuantisedAnalysis(Analysis):
         certified = item.delta(epsilon)
         return Bounds(
             certified,
-            min(item.attained(epsilon), certified) if certified > 0 else 0.0,
+            min(item.attained_delta(epsilon), certified) if certified > 0 else 0.0,
             None,
             _BASIS,
         )
@@ -78,12 +78,12 @@ class QuantisedAnalysis(Analysis):
         check_delta(delta, pure=True)
         return quantised_round(self.spec, setting).epsilon(delta)
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of the number of ones that a device sends, among which its bits hide (S10)."""
         pure = quantised_round(self.spec, setting).local()
         report = quantised_round(self.spec, alone(setting))
         # Where a dataset costs nearly the pure ε at this δ, there is no smaller one to search for.
-        if delta > 0.0 and report.attained(rr.WORTH_A_DELTA * pure) <= delta:
+        if delta > 0.0 and report.attained_delta(rr.WORTH_A_DELTA * pure) <= delta:
             epsilon = report.epsilon(delta)
             if epsilon < rr.WORTH_A_DELTA * pure:
                 return CorruptedBounds(
@@ -130,7 +130,7 @@ class QuantisedAnalysis(Analysis):
         else:
             upper = code_curve(item.code, setting.honest, full_steps, totals)
         upper = np.where(sizes >= item.pure(distance), 0.0, upper)
-        return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))
+        return np.asarray(np.where(epsilons >= 0.0, upper, reflect_curve(upper, sizes)))
 
     def excess(self, target: Target) -> float:
         """From the datasets whose others' bits are all 0, or all 1, as for the code itself."""

@@ -54,7 +54,7 @@ LEAST_BLUR = Fraction(1, 64)
 
 def one_report(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
     """The report of a user who was never asked before."""
-    low, high = spec.reported
+    low, high = spec.report_chances
     return UnaryEncoding(spec.symbols, high, low) if low < high else _NOTHING
 
 
@@ -82,7 +82,7 @@ class RapporHistogramAnalysis(Analysis):
         """ε of one round, from both sides."""
         return _for_one_round(epsilon_bounds(one_report(self.spec), setting, delta))
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε∞ of the kept response: it bounds all reports of the question together, not this one
         alone.
         """
@@ -95,7 +95,7 @@ class RapporHistogramAnalysis(Analysis):
 
         Its bit is set in Bin(n_s, q*) + Bin(n - n_s, p*) reports.
         """
-        low, high = (float(chance) for chance in self.spec.reported)
+        low, high = (float(chance) for chance in self.spec.report_chances)
         if low == high:
             return math.inf
         return math.sqrt(users * max(low * (1 - low), high * (1 - high))) / (high - low)
@@ -114,7 +114,7 @@ class RapporHistogramAnalysis(Analysis):
 
         Of one report.
         """
-        low, high = (float(chance) for chance in self.spec.reported)
+        low, high = (float(chance) for chance in self.spec.report_chances)
         set_bits = answers[:, None] >> np.arange(self.spec.symbols) & 1
         others = np.where(set_bits == 1, math.log(low), math.log1p(-low))
         of_value = np.where(set_bits == 1, math.log(high), math.log1p(-high))

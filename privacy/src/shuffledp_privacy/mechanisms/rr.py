@@ -89,7 +89,7 @@ class RRAnalysis(Analysis):
         published = published_epsilon(self.spec, setting.users, delta) if item.metric else None
         return Bounds(min(certified, local), downward(low), published, _BASIS, _FORMULA)
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of the number of ones that a device sends, among which its bits hide (S10)."""
         d_max = distances(self.spec.max_value, setting)
         pure = local_epsilon(self.spec) * (1 if is_metric(setting) else d_max)
@@ -203,11 +203,11 @@ class FlippedBits:
         """The largest distance."""
         return self.bits.d_max
 
-    def unclamped(self, epsilons: Floats) -> Floats:
+    def unclamped_deltas(self, epsilons: Floats) -> Floats:
         """Certified δ at total ε >= 0 that holds for rounds at every distance."""
         return self.bits.farthest(epsilons)
 
-    left = unclamped
+    remaining_deltas = unclamped_deltas
 
     def least_delta(self) -> float:
         """0."""

@@ -39,7 +39,7 @@ from shuffledp_privacy.primitives.table import build_table
 from shuffledp_privacy.rounds.shifts import Farthest
 from shuffledp_privacy.splitting import among_rounds, between_clamping_and_noise, own_tail
 from shuffledp_privacy.sums import attained
-from shuffledp_privacy.sums.attained_tilted import Compared, Reports, two_datasets
+from shuffledp_privacy.sums.attained_tilted import ComparedReports, Reports, two_datasets
 from shuffledp_privacy.sums.common import (
     check_epsilon,
     distances,
@@ -74,7 +74,7 @@ class SGDLAnalysis(PaddedAnalysis):
         item = noisy_sum(self.spec, setting)
         exact = _exact(self.spec, setting.honest, item.d_max)
         clamped = any_clamped(self.spec, setting)
-        compare = partial(_compared, self.spec, setting.honest)
+        compare = partial(_compare_reports, self.spec, setting.honest)
         low = attained_delta(item, exact, clamped, compare, epsilon)
         return Bounds(
             item.delta(epsilon),
@@ -92,7 +92,7 @@ class SGDLAnalysis(PaddedAnalysis):
         if delta > 0.0:
             exact = _exact(self.spec, setting.honest, item.d_max)
             clamped = any_clamped(self.spec, setting)
-            compare = partial(_compared, self.spec, setting.honest)
+            compare = partial(_compare_reports, self.spec, setting.honest)
             near = certified * (item.d_max if item.metric else 1)
             low = attained_epsilon(item, exact, clamped, compare, delta, near)
         published = float(self.spec.noise_epsilon) * (1 if item.metric else item.d_max)
@@ -103,7 +103,7 @@ class SGDLAnalysis(PaddedAnalysis):
         check_delta(delta, pure=True)
         return noisy_sum(self.spec, setting).epsilon(delta)
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""
         d_max = distances(self.spec.max_value, setting)
         epsilon = local_total(
@@ -186,7 +186,7 @@ def _exact(spec: SGDLShuffle, honest: int, d_max: int) -> attained.ClampedSum | 
 
 
 @lru_cache(maxsize=8)
-def _compared(spec: SGDLShuffle, honest: int, distance: int) -> tuple[Compared, ...]:
+def _compare_reports(spec: SGDLShuffle, honest: int, distance: int) -> tuple[ComparedReports, ...]:
     """Tilted laws of a change by this distance, others at 0 or in the middle.
 
     None where they are too wide.

@@ -62,7 +62,7 @@ class SplitMixAnalysis(Analysis):
             attained.attained_delta(
                 None, item.noise, WRAPPED, d, epsilon * (d if item.metric else 1)
             )
-            for d in item.tried()
+            for d in item.tried_distances()
         )
         certified = item.delta(epsilon)
         return Bounds(
@@ -75,7 +75,7 @@ class SplitMixAnalysis(Analysis):
         item = noisy_sum(self.spec, setting)
         low = 0.0
         if delta > 0.0:
-            steps = item.tried()
+            steps = item.tried_distances()
             # The sum modulo q on threshold events, less what wraps: S9 with that in place of what
             # is clamped.
             totals = attained.attained_totals(None, item.noise, WRAPPED, steps, delta)
@@ -87,7 +87,7 @@ class SplitMixAnalysis(Analysis):
             certified, min(downward(low), certified), None, _basis(self.spec, setting, item)
         )
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""
         d_max = distances(self.spec.max_value, setting)
         epsilon = sgdl.local_total(

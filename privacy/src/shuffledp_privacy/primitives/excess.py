@@ -88,7 +88,7 @@ class Draw:
             (self.values.size + 16) * 2 * UNIT * spread / math.exp(min(0.0, self.log_moment(tilt)))
         )
 
-    def tilted(self, tilt: float) -> tuple[float, float]:
+    def tilted_moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of V under the tilt."""
         weights = self.masses * np.exp(tilt * self.values - self.log_moment(tilt))
         mean = float(weights @ self.values)
@@ -232,7 +232,7 @@ def _contour(draw: Draw, trials: int, shrink: float) -> _Contour:
     tilt = saddle(draw, trials)
     while trials * draw.rounding(tilt) > MOST_ROUNDING:
         tilt /= 2
-    deviation = math.sqrt(trials * draw.tilted(tilt)[1])
+    deviation = math.sqrt(trials * draw.tilted_moments(tilt)[1])
     noise = shrink * min(max(SMALL_NOISE * deviation, 1e-6 / tilt), SMALL_SHIFT / tilt)
     top = trials * draw.log_moment(tilt) + 0.5 * (tilt * noise) ** 2
     about = top - 2 * math.log(tilt) - math.log(max(deviation, noise) * math.sqrt(2 * math.pi))
@@ -319,7 +319,7 @@ def _aliases(draw: Draw, trials: int, contour: _Contour) -> float:
     total = trials * float(draw.masses @ np.abs(draw.values)) + contour.noise
     left = math.exp(-tilt * period)
     rest = total * left / (1 - left) + period * left / (1 - left) ** 2
-    deviation = max(math.sqrt(trials * draw.tilted(tilt)[1]), 1 / tilt)
+    deviation = max(math.sqrt(trials * draw.tilted_moments(tilt)[1]), 1 / tilt)
     rights = [math.inf]
     for step in (1.0, 2.0, 4.0, 8.0, 16.0):
         more = step / deviation

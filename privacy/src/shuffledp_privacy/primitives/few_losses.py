@@ -31,7 +31,7 @@ class OpenValueAnalysis(Analysis):
 
     spec: Spec
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """None where a report is the value; else that of k-RR."""
         if getattr(self.spec, "blanket", 0):
             return response_bounds(self.spec)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from shuffledp_core.errors import CannotCertify
 from shuffledp_privacy.bounds import CorruptedBounds
 from shuffledp_privacy.calibration.families import PRECISION_BITS
 from shuffledp_privacy.numerics.rounding import up
-from shuffledp_privacy.rounds.subsampling import Curve, reflected, subsampled_curve
+from shuffledp_privacy.rounds.subsampling import Curve, reflect_curve, subsampled_curve
 
 _KEPT: Final = "K7: a report alone is k-RR, whose likelihood ratio is at most (1-γ+γ/k)/(γ/k)"
 
@@ -86,6 +86,6 @@ def blanketed_curve(curve: Curve, blanket: Fraction) -> Curve:
         sizes, index = np.unique(np.abs(flat), return_inverse=True)
         deltas = falling(sizes)
         index = index.reshape(flat.shape)
-        return np.asarray(np.where(flat >= 0.0, deltas[index], reflected(deltas, sizes)[index]))
+        return np.asarray(np.where(flat >= 0.0, deltas[index], reflect_curve(deltas, sizes)[index]))
 
     return certified_deltas

@@ -51,7 +51,7 @@ class Boxes:
         """Some rows."""
         return Boxes(self.d_low[index], self.d_high[index], self.j_low[index], self.j_high[index])
 
-    def joined(self, other: Boxes) -> Boxes:
+    def join(self, other: Boxes) -> Boxes:
         """Rows of both."""
         return Boxes(
             np.concatenate([self.d_low, other.d_low]),
@@ -78,7 +78,7 @@ class Boxes:
         d_next = np.where(by_d, d_middle + 1, self.d_low)
         j_next = np.where(by_d, self.j_low, j_middle + 1)
         left = Boxes(self.d_low, d_middle, self.j_low, j_middle)
-        return left.joined(Boxes(d_next, self.d_high, j_next, self.j_high))
+        return left.join(Boxes(d_next, self.d_high, j_next, self.j_high))
 
 
 def distance_boxes(low: int, high: int, compositions: int = 0, blocks: int = 1) -> Boxes:
@@ -134,7 +134,7 @@ def certified_maximum(
     """
     if int(((boxes.d_high - boxes.d_low + 1) * (boxes.j_high - boxes.j_low + 1)).sum()) <= few:
         while not boxes.points.all():
-            boxes = boxes.take(boxes.points).joined(boxes.take(~boxes.points).cut(compositions))
+            boxes = boxes.take(boxes.points).join(boxes.take(~boxes.points).cut(compositions))
         return float(needed(boxes).max())
     target, spent = start * (1.0 + slack), 0
     while len(boxes):
@@ -144,13 +144,13 @@ def certified_maximum(
         open_boxes = current.take(~holds(current, target))
         spent += len(current)
         if spent > _MOST:
-            return max(target, _largest(rest.joined(open_boxes), holds, needed))
+            return max(target, _largest(rest.join(open_boxes), holds, needed))
         single = open_boxes.points
         if (
             single.any()
         ):  # nothing left to cut: the target is raised, and boxes that are done stay done
             target = max(target, float(needed(open_boxes.take(single)).max()))
-        boxes = rest.joined(open_boxes.take(~single).cut(compositions))
+        boxes = rest.join(open_boxes.take(~single).cut(compositions))
         if not np.isfinite(target):
             return float("inf")
     return target

@@ -110,12 +110,12 @@ class ShortLaws:
         if most * width > (LONGEST_OF_FEW if most <= FEW else LONGEST_SHORT_LAW):
             return None
         weights = np.exp(-noise.rate * np.abs(np.arange(-noise.padding, noise.padding + 1)))
-        return cls.summed(
+        return cls.of_sums(
             weights, 2 * UNIT * (noise.rate * noise.padding + 8), noise.slack(counts), counts
         )
 
     @classmethod
-    def summed(cls, weights: Floats, inexact: float, slack: Floats, counts: Floats) -> ShortLaws:
+    def of_sums(cls, weights: Floats, inexact: float, slack: Floats, counts: Floats) -> ShortLaws:
         """Sums of `counts` noises with these weights, each off by the factor 1 + `inexact`, all by
         e^`slack` more.
         """

@@ -192,7 +192,7 @@ class Filters:
         """Cost of a round with this curve in both filters."""
         return Price(gaussian_cost(curve, self.gaussian_leak), pure_cost(curve, self.pure_leak))
 
-    def spent(self, total: Price) -> tuple[float, str]:
+    def spent_epsilon(self, total: Price) -> tuple[float, str]:
         """Total ε of rounds of this total price, and its proposition.
 
         At most `epsilon` where a filter admits it.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.numerics.hull import lower_hull
 from shuffledp_privacy.numerics.rounding import UNIT, down
-from shuffledp_privacy.rounds.subsampling import Curve, reflected
+from shuffledp_privacy.rounds.subsampling import Curve, reflect_curve
 from shuffledp_privacy.rounds.tilted import Composed, LossLaw
 from shuffledp_privacy.splitting import beyond_grid
 
@@ -94,7 +94,7 @@ def _law(item: Repeated, gap: float, top: int) -> LossLaw:
     # Evaluated a little to the left: a node's rounding must not lower its bound (C4).
     upper = np.minimum.accumulate(np.clip(item.curve(down(epsilons)), 0.0, 1.0))
     nodes = np.concatenate((-above[:0:-1], above))
-    deltas = np.minimum.accumulate(np.concatenate((reflected(upper, epsilons)[:0:-1], upper)))
+    deltas = np.minimum.accumulate(np.concatenate((reflect_curve(upper, epsilons)[:0:-1], upper)))
     if not deltas[-1] < 1:
         raise CannotCertify(
             "a round's curve stays at delta 1 (or is not a number): it guarantees nothing"

@@ -47,7 +47,7 @@ class AllReports(Analysis):
             local.epsilon if local.delta <= delta else float("inf"), 0.0, None, local.basis
         )
 
-    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+    def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of one report."""
         return corrupted_bounds(self.mechanism, setting, delta)
 
@@ -60,7 +60,7 @@ class AllReports(Analysis):
 
 def remembered_by(spec: object) -> str | None:
     """The name of the response that rounds of this spec share; None where each draws its own."""
-    return getattr(spec, "remembered", None)
+    return getattr(spec, "response_name", None)
 
 
 def times_counted(spec: object, rounds: int) -> int:

@@ -42,14 +42,14 @@ class Farthest(Protocol):
     def kept(self) -> object | None:
         """What clamping leaves of the noise; None where that is no bound."""
 
-    def unclamped(self, epsilons: Floats) -> Floats:
+    def unclamped_deltas(self, epsilons: Floats) -> Floats:
         """Certified δ at total ε >= 0 if nobody is clamped."""
 
-    def left(self, epsilons: Floats) -> Floats:
+    def remaining_deltas(self, epsilons: Floats) -> Floats:
         """Certified δ at total ε >= 0 by what clamping leaves."""
 
     def least_delta(self) -> float:
-        """δ that clamping costs the round if it is composed as `unclamped`."""
+        """δ that clamping costs the round if it is composed as `unclamped_deltas`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Shifts:
         paid in δ.
         """
         curves = [
-            item.unclamped if lost > 0 else item.left
+            item.unclamped_deltas if lost > 0 else item.remaining_deltas
             for item, lost in zip(self.sums, losses, strict=True)
         ]
         return compose_curves(

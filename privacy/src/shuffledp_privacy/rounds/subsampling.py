@@ -53,7 +53,7 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
     gamma = float(rate)
     others = float(1 - rate)
 
-    def subsampled(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    def subsampled_deltas(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
         inner = down(np.log1p(np.expm1(epsilons) / gamma))  # down: the curve falls
         near = curve(inner)
         if anyone is not None:
@@ -68,7 +68,7 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
         amplified: NDArray[np.float64] = up(gamma * near)
         return np.minimum(amplified, 1.0)
 
-    return subsampled
+    return subsampled_deltas
 
 
 def subsampled_epsilon(epsilon: float, rate: Fraction) -> float:
@@ -87,7 +87,9 @@ def subsampled_epsilon(epsilon: float, rate: Fraction) -> float:
     return min(epsilon, up(amplified))
 
 
-def reflected(deltas: NDArray[np.float64], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+def reflect_curve(
+    deltas: NDArray[np.float64], epsilons: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Reflects a curve: δ(-ε) = 1 - e^-ε (1 - δ(ε)) from δ at ε >= 0, rounded up (proposition C2).
 
     Same shape.

@@ -34,7 +34,7 @@ _LOST = 1e-20
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedReports:
     """Logarithms of a lower bound of P(y) and of an upper bound of Q(y), at some points y."""
 
     low: Floats
@@ -82,7 +82,7 @@ class Reports:
         """Number of different reports, k + 2c + 1."""
         return self.max_value + 2 * self.padding + 1
 
-    def tilted(self, value: int, tilt: float) -> tuple[Floats, Floats, float]:
+    def tilted_law(self, value: int, tilt: float) -> tuple[Floats, Floats, float]:
         """Points of clamp(value + N, -c, k + c), their law times e^(tilt y), and the logarithm of
         its divisor.
         """
@@ -97,18 +97,20 @@ class Reports:
         return support, weights / total, top + math.log(total)
 
 
-def two_datasets(user: Reports, honest: int, distance: int) -> tuple[Compared, ...]:
+def two_datasets(user: Reports, honest: int, distance: int) -> tuple[ComparedReports, ...]:
     """Lower bounds for one user's change by `distance`, all others at 0 or all in the middle, in
     both orders.
     """
     return tuple(
         pair
         for common_value in (0, user.max_value // 2)
-        for pair in compared(user, honest, common_value, distance)
+        for pair in compare_reports(user, honest, common_value, distance)
     )
 
 
-def compared(user: Reports, honest: int, common_value: int, distance: int) -> list[Compared]:
+def compare_reports(
+    user: Reports, honest: int, common_value: int, distance: int
+) -> list[ComparedReports]:
     """All others at `common_value`, one user at 0 against one at `distance`, in both orders.
 
     Empty where a window is too long.
@@ -125,7 +127,7 @@ def compared(user: Reports, honest: int, common_value: int, distance: int) -> li
     pairs = []
     for near, far, sign in ((0, distance, -1.0), (distance, 0, 1.0)):
         sums = _Sums(user, honest, common_value, (near, far))
-        shown = sums.shown()
+        shown = sums.likely_sums()
         low = np.full(shown.size, -np.inf)
         high = np.zeros(shown.size)
         for part in PARTS:
@@ -133,7 +135,7 @@ def compared(user: Reports, honest: int, common_value: int, distance: int) -> li
             if laws is not None:
                 low, high = np.maximum(low, laws.low), np.minimum(high, laws.high)
         keep = np.isfinite(low)
-        pairs.append(Compared(low[keep], high[keep]))
+        pairs.append(ComparedReports(low[keep], high[keep]))
     return pairs
 
 
@@ -150,8 +152,8 @@ class _Sums:
 
     def mean(self, value: int, tilt: float) -> float:
         """Mean of the tilted sum with the changed user at `value`."""
-        support, others, _ = self.user.tilted(self.held, tilt)
-        _, changed, _ = self.user.tilted(value, tilt)
+        support, others, _ = self.user.tilted_law(self.held, tilt)
+        _, changed, _ = self.user.tilted_law(value, tilt)
         return float(((self.honest - 1) * others + changed) @ support)
 
     def tilt(self, part: float, largest: float) -> float:
@@ -169,9 +171,9 @@ class _Sums:
         )
         return share * largest
 
-    def shown(self) -> Floats:
+    def likely_sums(self) -> Floats:
         """Sums that together are all but certain on the first dataset."""
-        support, others, _ = self.user.tilted(self.held, 0.0)
+        support, others, _ = self.user.tilted_law(self.held, 0.0)
         mean = float(others @ support)
         down, up = _reaches(others, support - mean, self.honest)
         middle = (self.honest - 1) * mean
@@ -191,13 +193,13 @@ def _reaches(law: Floats, offset: Floats, honest: int) -> tuple[int, int]:
     )
 
 
-def _laws(sums: _Sums, tilt: float, shown: Floats) -> Compared | None:
+def _laws(sums: _Sums, tilt: float, shown: Floats) -> ComparedReports | None:
     """Bounds of both laws at the `shown` sums by one transform.
 
     None where its window would be too long.
     """
     user, honest, common_value = sums.user, sums.honest, sums.held
-    support, common, log_common = user.tilted(common_value, tilt)
+    support, common, log_common = user.tilted_law(common_value, tilt)
     mean = float(common @ support)
     wide = max(_reaches(common, support - mean, honest))
     points = 1 << max(4, math.ceil(math.log2(2 * (wide + 2 * user.points))))
@@ -213,13 +215,13 @@ def _laws(sums: _Sums, tilt: float, shown: Floats) -> Compared | None:
     inside = np.abs(shown - honest * mean) < points // 2 - user.points
     logs = []
     for value, side in zip(sums.values, (-1.0, 1.0), strict=True):
-        _, changed, log_own = user.tilted(value, tilt)
+        _, changed, log_own = user.tilted_law(value, tilt)
         law = np.fft.irfft(others * np.fft.rfft(_row(support, changed, points)), points)
         at = np.where(inside, law[shown.astype(np.int64) % points], 0.0)
         with np.errstate(divide="ignore"):
             scaled = np.log(np.maximum(at + side * slack, 0.0))
         logs.append(scaled + (honest - 1) * log_common + log_own - tilt * shown + side * error)
-    return Compared(logs[0], np.minimum(logs[1], 0.0))
+    return ComparedReports(logs[0], np.minimum(logs[1], 0.0))
 
 
 def _row(support: Floats, law: Floats, points: int) -> Floats:

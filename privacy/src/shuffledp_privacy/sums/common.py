@@ -97,7 +97,7 @@ class NoisySum:
     kept: KeptNoise | None = None
     log_clamped: float = math.inf
 
-    def tried(self) -> list[int]:
+    def tried_distances(self) -> list[int]:
         """Distances at which datasets are tried."""
         return probes(self.d_max) if self.metric else [self.d_max]
 
@@ -169,7 +169,7 @@ class NoisySum:
         """
         return math.isfinite(self.pure)
 
-    def unclamped(self, epsilons: Floats) -> Floats:
+    def unclamped_deltas(self, epsilons: Floats) -> Floats:
         """Certified HS at d_max of the unclamped noise, at total ε >= 0, never below the truth
         (Proposition S1).
         """
@@ -177,7 +177,7 @@ class NoisySum:
             epsilons, lambda nodes: self.noise.divergence(self._largest(nodes), nodes)[0]
         )
 
-    def left(self, epsilons: Floats) -> Floats:
+    def remaining_deltas(self, epsilons: Floats) -> Floats:
         """Certified δ at d_max by the noises that are not clamped, whose number is told
         (Proposition S6b).
         """
@@ -281,9 +281,11 @@ class NoisySum:
         alone = np.array([self.local(int(d)) for d in distance])
         if delta == 0.0:
             return alone
-        return np.asarray(np.minimum(self._needed(distance, delta), alone), dtype=np.float64)
+        return np.asarray(
+            np.minimum(self._needed_epsilons(distance, delta), alone), dtype=np.float64
+        )
 
-    def _needed(self, distance: Integers, delta: float) -> Floats:
+    def _needed_epsilons(self, distance: Integers, delta: float) -> Floats:
         """Smallest total E by S6 or S6b, row by row."""
         totals = self.noise.least(distance, delta, self.clamped)[0]
         if self.kept is None:
@@ -311,7 +313,7 @@ class NoisySum:
     def _farthest_epsilon(self, delta: float) -> float:
         """Certified ε per unit at δ > 0, from the largest distance where that is the worst."""
         if self.log_concave:
-            total = float(self._needed(np.array([self.d_max]), delta)[0])
+            total = float(self._needed_epsilons(np.array([self.d_max]), delta)[0])
             if total < self.local(self.d_max):
                 # The largest distance is the worst (Proposition S5).
                 return min(up(total / self.d_max, units=4), self.local(1), self._pure(delta))
@@ -332,7 +334,7 @@ class NoisySum:
                 return np.ones(len(boxes), dtype=np.bool_)
             return self.curve(boxes.d_high, target * boxes.d_low.astype(np.float64)) <= delta
 
-        def needed(boxes: Boxes) -> Floats:
+        def needed_epsilons(boxes: Boxes) -> Floats:
             # On a box a..b E(d)/d is at most E(b)/a (S5).
             return self._least(boxes.d_high, delta) / boxes.d_low
 
@@ -346,7 +348,7 @@ class NoisySum:
         boxes = distance_boxes(settled + 1, self.d_max)
         # Points of tables are cheap, and inverting them is not.
         slack, few = (2e-4, FEW) if self.kept is None else (1e-3, 0)
-        certified = certified_maximum(boxes, start, slack, holds, needed, few=few)
+        certified = certified_maximum(boxes, start, slack, holds, needed_epsilons, few=few)
         certified = max(near, certified)
         return min(certified, self.local(1), self._pure(delta))
 

@@ -24,7 +24,7 @@ from shuffledp_privacy.sums.common import (
     distances,
     is_metric,
 )
-from shuffledp_privacy.sums.kept import kept_noise, resolved
+from shuffledp_privacy.sums.kept import kept_noise, resolvable_honest
 
 
 def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
@@ -41,7 +41,7 @@ def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
         d_max=d_max,
         metric=is_metric(setting),
         log_clamped=log_any_clamped(spec.epsilon_geo, setting.honest, spec.padding),
-        kept=None if alone else kept_noise(spec, resolved(spec, setting.honest, d_max)),
+        kept=None if alone else kept_noise(spec, resolvable_honest(spec, setting.honest, d_max)),
     )
 
 

@@ -238,7 +238,7 @@ class KeptLaplace(KeptNoise):
         return np.asarray(self.cells.masses @ upper.reshape(size, epsilon.size), dtype=np.float64)
 
 
-def resolved(spec: GeoShuffle, honest: int, distance: int) -> int:
+def resolvable_honest(spec: GeoShuffle, honest: int, distance: int) -> int:
     """At most `honest`: so many noises that rounding does not hide how likelihoods of a change by
     `distance` differ.
 

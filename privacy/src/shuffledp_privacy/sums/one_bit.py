@@ -102,7 +102,7 @@ class OneBitRound:
 
     # Certified.
 
-    def certified(self, distance: int, epsilon: float) -> float:
+    def certified_delta(self, distance: int, epsilon: float) -> float:
         """δ at total ε = E for a change by d, never below the truth."""
         if epsilon >= self.pure(distance):
             return 0.0
@@ -114,7 +114,7 @@ class OneBitRound:
         """Certified δ at ε as the adjacency counts it."""
         if epsilon >= self.local():
             return 0.0
-        largest = self.certified(self.d_max, down(epsilon * self.units(self.d_max)))
+        largest = self.certified_delta(self.d_max, down(epsilon * self.units(self.d_max)))
         if not self.metric or self.d_max == 1:
             return largest
         lows, highs = _intervals(self.d_max - 1)
@@ -134,7 +134,9 @@ class OneBitRound:
             return self.local()
         units = self.units(self.d_max)
         largest = (
-            certified_epsilon(partial(self.certified, self.d_max), delta, self.pure(self.d_max))
+            certified_epsilon(
+                partial(self.certified_delta, self.d_max), delta, self.pure(self.d_max)
+            )
             / units
         )
         if self.metric and self.d_max > 1:
@@ -172,7 +174,7 @@ class OneBitRound:
 
     # Attained.
 
-    def attained(self, distance: int, epsilon: float) -> float:
+    def attained_delta(self, distance: int, epsilon: float) -> float:
         """δ at total ε = E of a dataset with a change by d from 0, never above the truth."""
         total = up(self.inner(distance, epsilon))
         if total >= self.law.epsilon0:
@@ -181,7 +183,7 @@ class OneBitRound:
 
     def attained_epsilon(self, distance: int, delta: float) -> float:
         """Total ε that a change by d from 0 is known to cost at δ."""
-        return attained_epsilon(partial(self.attained, distance), delta, self.pure(distance))
+        return attained_epsilon(partial(self.attained_delta, distance), delta, self.pure(distance))
 
     def quick(self, distance: int, epsilon: float) -> float:
         """About δ at total ε: of the two datasets whose others all hold 0, or all k."""
@@ -191,7 +193,7 @@ class OneBitRound:
         window = one_symbol_window(self.law, self.honest)
         return float(self.rate(distance)) * one_symbol(self.law, self.honest, window, total)
 
-    def tried(self) -> list[int]:
+    def tried_distances(self) -> list[int]:
         """Distances at which datasets are tried."""
         return probes(self.d_max) if self.metric else [self.d_max]
 

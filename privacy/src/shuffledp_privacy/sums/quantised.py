@@ -193,7 +193,9 @@ class QuantisedRound:
         """The same on two datasets, from both sides; None where it is 0."""
         if steps == 0 or epsilon >= steps * self.step:
             return None
-        return self.of_code(steps).known(np.array([steps]), np.array([max(epsilon, 0.0)]))
+        return self.of_code(steps).known_divergence(
+            np.array([steps]), np.array([max(epsilon, 0.0)])
+        )
 
     def code_epsilon(self, steps: int, delta: float) -> float:
         """Total ε of the code at δ for a change by so many steps."""
@@ -201,7 +203,7 @@ class QuantisedRound:
             return 0.0
         return min(self.of_code(steps).epsilon(delta)[0], steps * self.step)
 
-    def certified(self, distance: int, epsilon: float) -> float:
+    def certified_delta(self, distance: int, epsilon: float) -> float:
         """δ at total ε = E for a change by d, never below the truth."""
         return self._mix_steps(self.code_delta, distance, epsilon)
 
@@ -258,7 +260,7 @@ class QuantisedRound:
             )
         else:
             epsilon = certified_epsilon(
-                partial(self.certified, distance), delta, self.pure(distance)
+                partial(self.certified_delta, distance), delta, self.pure(distance)
             )
         return min(epsilon, self.pure(distance))
 
@@ -266,7 +268,7 @@ class QuantisedRound:
         """Certified δ at ε as the adjacency counts it."""
         if epsilon >= self.local():
             return 0.0
-        largest = self.certified(self.d_max, down(epsilon * self.units(self.d_max)))
+        largest = self.certified_delta(self.d_max, down(epsilon * self.units(self.d_max)))
         if not self.metric or self.d_max == 1:
             return largest
         return min(1.0, self._between_steps(epsilon, max(largest, self._below_a_step(epsilon))))
@@ -385,7 +387,7 @@ class QuantisedRound:
         `aim` per step.
         """
         steps = np.arange(1, few + 1)
-        pairs, blocks = self.of_code(few).covered(steps)
+        pairs, blocks = self.of_code(few).covering_pairs(steps)
         totals = np.asarray(steps * max(aim - self._excess(aim), 0.0), dtype=np.float64)
         upper = hockey_stick(pairs, np.repeat(totals, blocks)).upper
         rows = np.flatnonzero(np.repeat(upper.reshape(-1, blocks).max(axis=1) > delta, blocks))
@@ -410,7 +412,7 @@ class QuantisedRound:
         few = min(most, LOOKED_AT)
         steps = np.arange(1, few + 1)
         totals_of_steps = np.maximum(steps * per_step - excess, 0.0)
-        pairs, blocks = self.of_code(few).covered(steps)
+        pairs, blocks = self.of_code(few).covering_pairs(steps)
         bounds = (
             hockey_stick(pairs, np.repeat(totals_of_steps, blocks))
             .upper.reshape(-1, blocks)
@@ -433,7 +435,7 @@ class QuantisedRound:
 
     # Attained.
 
-    def attained(self, epsilon: float) -> float:
+    def attained_delta(self, epsilon: float) -> float:
         """δ at ε as the adjacency counts it of some dataset, never above the truth."""
         divergences = [
             self.code_known(j, up(epsilon * self.units(self._reaching(j))))
@@ -458,7 +460,7 @@ class QuantisedRound:
         tried = np.array(self._tried_steps(), dtype=np.int64)
         candidates = [0.0]
         if tried.size:
-            totals = self.of_code(int(tried.max())).attained(tried, delta)
+            totals = self.of_code(int(tried.max())).attained_epsilons(tried, delta)
             candidates += (
                 totals / np.array([self.units(self._reaching(int(j))) for j in tried])
             ).tolist()
@@ -561,7 +563,8 @@ def _code_table(code: RRShuffle, honest: int, steps: int) -> tuple[Floats, Float
     """
     item = rr.bit_shuffle(code, Setting(honest, honest, max_distance=steps))
     reach = min(
-        1.1 * float(item.attained(np.array([steps]), TABLE_TAIL)[0]) + 1e-9, item.per_unit * steps
+        1.1 * float(item.attained_epsilons(np.array([steps]), TABLE_TAIL)[0]) + 1e-9,
+        item.per_unit * steps,
     )
     nodes = np.linspace(0.0, reach, TABLE_NODES)
     return nodes, np.minimum.accumulate(

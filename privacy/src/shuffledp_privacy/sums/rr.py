@@ -108,7 +108,8 @@ class BitShuffle:
         if not len(smaller) or bool(holds(smaller, found).all()):
             return found
         return max(
-            found, certified_maximum(smaller, max(start, found / (1 + slack)), slack, holds, needed)
+            found,
+            certified_maximum(smaller, max(start, found / (1 + slack)), slack, holds, needed),
         )
 
     def _pairs(self, boxes: Boxes) -> BitPair:
@@ -152,14 +153,14 @@ class BitShuffle:
     def known_delta(self, epsilon: float) -> float:
         """Attained δ at ε as the adjacency counts it, never above the truth."""
         probe = self._probes()
-        return float(self.known(probe, epsilon * self._unit(probe)).lower.max())
+        return float(self.known_divergence(probe, epsilon * self._unit(probe)).lower.max())
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(certified, attained) ε at δ as the adjacency counts it."""
         # Attained by concrete datasets, and where the search begins: the cover below is sound
         # whatever it begins with.
         probe = self._probes()
-        low = float((self.attained(probe, delta) / self._unit(probe)).max())
+        low = float((self.attained_epsilons(probe, delta) / self._unit(probe)).max())
         limit = self.per_unit * (1 if self.metric else self.d_max)
         if low == 0.0 and self.delta(0.0)[0] <= delta:
             return 0.0, 0.0
@@ -169,14 +170,14 @@ class BitShuffle:
                 return np.ones(len(boxes), dtype=np.bool_)
             return hockey_stick(self._pairs(boxes), target * self._unit(boxes.d_low)).upper <= delta
 
-        def needed(boxes: Boxes) -> Floats:
+        def needed_epsilons(boxes: Boxes) -> Floats:
             return least_epsilon(self._pairs(boxes), delta)[0] / self._unit(boxes.d_low)
 
         # From 0 a relative slack leads nowhere: every box would be cut down to single points.
         start = max(low, 1e-9 * limit)
-        return min(self._maximum(start, SLACK, holds, needed), limit), low
+        return min(self._maximum(start, SLACK, holds, needed_epsilons), limit), low
 
-    def covered(self, distance: Integers) -> tuple[BitPair, int]:
+    def covering_pairs(self, distance: Integers) -> tuple[BitPair, int]:
         """Dominating pairs of a fixed cover of all numbers of ones, some rows for each distance:
         quick, and looser.
         """
@@ -186,13 +187,13 @@ class BitShuffle:
             first
         )
 
-    def known(self, distance: Integers, epsilon: Floats) -> Divergence:
+    def known_divergence(self, distance: Integers, epsilon: Floats) -> Divergence:
         """Divergence at total ε for each distance, two rows: the others' bits are all 0, or all
         1.
         """
         return hockey_stick(self._ends(distance), np.repeat(epsilon, 2))
 
-    def attained(self, distance: Integers, delta: float) -> Floats:
+    def attained_epsilons(self, distance: Integers, delta: float) -> Floats:
         """Total ε that a change by each of these distances is known to cost at δ, the others' bits
         being all alike.
         """
@@ -217,10 +218,10 @@ class BitShuffle:
         nodes, spread = nodes_of(epsilons)
         few, chords = nodes_of(nodes, CONTINUED_NODES)
         return spread(
-            np.maximum(block_curve(self, self.d_max, nodes), chords(self._continued(few)))
+            np.maximum(block_curve(self, self.d_max, nodes), chords(self._continue_curve(few)))
         )
 
-    def _continued(self, nodes: Floats) -> Floats:
+    def _continue_curve(self, nodes: Floats) -> Floats:
         """Largest δ of i bits at 0, all others at 1, against all at 1, tilted d_max - i times, in
         both orders.
         """

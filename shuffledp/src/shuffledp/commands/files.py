@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from shuffledp.plans import Plan, planned
+from shuffledp.plans import Plan, as_plan
 from shuffledp.verification import verify
 from shuffledp_core.documents.signed import decode_value
 from shuffledp_core.errors import MalformedDocumentError, UsageError
@@ -37,7 +37,7 @@ def plan_in(file: Path, *, roster: Path | None, root_key: str | None, key: str |
     if answer is not None:
         return _plan_of_answer(answer, file)
     checked = verify(file, roster=roster, root_key=root_key, key=key)
-    return planned(checked[-1].certificate)
+    return as_plan(checked[-1].certificate)
 
 
 def _answer(data: bytes) -> dict[str, Any] | None:

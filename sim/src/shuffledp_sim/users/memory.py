@@ -52,7 +52,7 @@ class Memory:
         Raises:
             ClientPolicyRefusal: as many responses are kept as may be.
         """
-        name = spec.remembered
+        name = spec.response_name
         if name is None:
             return None
         if name not in self._responses:

@@ -78,7 +78,7 @@ class SmallRound:
         """New users with credentials under this key; None: the population's own."""
         return [Member.of(*pair) for pair in issue_credentials(enrolment or self.enrolment, users)]
 
-    def prepared(
+    def prepare_all(
         self, values: Sequence[int], enrolment: Identity | None = None
     ) -> list[PreparedSubmission]:
         """Submissions of new users who hold these values, made as a device makes them."""
@@ -88,7 +88,7 @@ class SmallRound:
             for value, member in zip(values, members, strict=True)
         ]
 
-    def sealed(
+    def seal_all(
         self, answers: Sequence[int], enrolment: Identity | None = None
     ) -> list[PreparedSubmission]:
         """Submissions of new users who give these answers, which are not randomised again."""

@@ -119,7 +119,9 @@ async def observe_culprits(
     plan = plan_for(system, 1, max_reports=users + 1, min_reports=users - culprits)
     plan = msgspec.structs.replace(plan, mix=Mix.VERIFIED, open_seconds=86400.0)
     played = await open_tampered(system, plan)
-    played.honest += played.prepared([number % (LARGEST + 1) for number in range(users - culprits)])
+    played.honest += played.prepare_all(
+        [number % (LARGEST + 1) for number in range(users - culprits)]
+    )
     bad = [
         spoiled_submission(played.verified, member, layer) for member in played.members(culprits)
     ]

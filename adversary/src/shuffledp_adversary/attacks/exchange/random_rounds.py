@@ -118,7 +118,7 @@ async def _open(system: LocalSystem, position: int) -> TamperedRound:
     played = await open_tampered(
         system, msgspec.structs.replace(plan, mix=Mix.VERIFIED, open_seconds=3600.0)
     )
-    played.honest += played.prepared([number % (LARGEST + 1) for number in range(HONEST)])
+    played.honest += played.prepare_all([number % (LARGEST + 1) for number in range(HONEST)])
     return played
 
 

@@ -163,7 +163,7 @@ class TamperedRound(SmallRound):
 
     def prepare(self, users: int, enrolment: Identity) -> list[PreparedSubmission]:
         """Prepare the submissions of new users with credentials under this key."""
-        return self.prepared([number % (LARGEST + 1) for number in range(users)], enrolment)
+        return self.prepare_all([number % (LARGEST + 1) for number in range(users)], enrolment)
 
     async def submit(self, users: int = USERS) -> None:
         """Submit for new honest users, the first one before the others.
