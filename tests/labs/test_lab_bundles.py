@@ -15,6 +15,7 @@ from wrong_programs import wrong_programs
 from shuffledp.cli import app
 from shuffledp_core.errors import OutputError, ShuffleDPError
 from shuffledp_labs.installed import lab as lab_of
+from shuffledp_labs.installed import numbers
 from shuffledp_labs.student import pipes
 from shuffledp_labs.teaching import bundles
 from shuffledp_labs.teaching.autograder import TROUBLE, on_classroom50, on_gradescope
@@ -51,7 +52,7 @@ def test_no_archive_holds_a_solution_a_mutant_a_key_or_an_instance() -> None:
         for file in (LABS / folder).iterdir()
     }
     secret |= {
-        wrong.text.encode() for number in range(1, 11) for wrong in wrong_programs(f"{number:02}")
+        wrong.text.encode() for number in numbers() for wrong in wrong_programs(f"{number:02}")
     }
     assert len(secret) > 80
     for bundle in every().values():

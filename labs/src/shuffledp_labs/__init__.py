@@ -1,1 +1,1 @@
-"""Ten labs on the shuffle model: instances, checks, and a sandbox for students' programs."""
+"""Eleven labs on the shuffle model: instances, checks, and a sandbox for students' programs."""

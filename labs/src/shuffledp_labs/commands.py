@@ -8,15 +8,19 @@ from typing import Annotated
 
 import typer
 
+from shuffledp_labs.installed import LABS
 from shuffledp_labs.teaching import app as teaching
 
 app = typer.Typer()
 lab_app = typer.Typer(
-    no_args_is_help=True, help="A course of ten labs: predict, attack, write the defence, explain."
+    no_args_is_help=True,
+    help="A course of eleven labs: predict, attack, write the defence, explain.",
 )
 app.add_typer(lab_app, name="lab")
 
-Number = Annotated[int, typer.Argument(min=1, max=10, metavar="LAB", help="Number of the lab.")]
+Number = Annotated[
+    int, typer.Argument(min=1, max=max(LABS), metavar="LAB", help="Number of the lab.")
+]
 Folder = Annotated[
     Path | None, typer.Option(help="The lab's folder; default: lab-N here, or the current folder.")
 ]

@@ -1,4 +1,4 @@
-"""The ten labs, each imported when it is asked for."""
+"""The labs, each imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ LABS: Final = {
     8: "lab08_theorem",
     9: "lab09_liar",
     10: "lab10_spend",
+    11: "lab11_always",
 }
 """Packages by number."""
 

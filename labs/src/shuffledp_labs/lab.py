@@ -154,7 +154,7 @@ class Lab:
     """One lab.
 
     Attributes:
-        number: from 1 to 10.
+        number: from 1.
         name: the short name, "lie-well".
         title: as the handout has it, "Lie well".
         level: 1 to 3.

@@ -10,8 +10,11 @@ from typing import Annotated
 import typer
 
 from shuffledp.commands.options import Format, OutputFormat
+from shuffledp_labs.installed import LABS
 
-Number = Annotated[int, typer.Argument(min=1, max=10, metavar="LAB", help="Number of the lab.")]
+Number = Annotated[
+    int, typer.Argument(min=1, max=max(LABS), metavar="LAB", help="Number of the lab.")
+]
 Folder = Annotated[
     Path | None, typer.Option(help="The lab's folder; default: lab-N here, or the current folder.")
 ]

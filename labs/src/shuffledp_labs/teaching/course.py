@@ -24,8 +24,8 @@ KEY_FILE: Final = "course.key"
 COURSE_FILE: Final = "course.toml"
 
 SHORT: Final = {
-    "all": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
-    "security": (2, 3, 4, 6, 7),
+    "all": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11),
+    "security": (2, 3, 4, 6, 7, 11),
     "privacy": (1, 5, 6, 8, 9),
 }
 """The courses that the guide for instructors proposes; each lab stands alone, so any other
@@ -42,7 +42,9 @@ class PlannedLab(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.number not in SHORT["all"]:
-            raise ValueError(f"there is no lab {self.number}; labs are numbered 1 to 10")
+            raise ValueError(
+                f"there is no lab {self.number}; labs are numbered 1 to {max(SHORT['all'])}"
+            )
         if self.due < self.opens:
             raise ValueError(f"lab {self.number} is due {self.due}, before it opens {self.opens}")
 
@@ -115,7 +117,8 @@ def numbers_of(text: str) -> tuple[int, ...]:
         or len(set(numbers)) < len(numbers)
     ):
         raise UsageError(
-            f"--labs is one of {', '.join(SHORT)}, or different numbers from 1 to 10 such as "
+            f"--labs is one of {', '.join(SHORT)}, or different numbers from 1 to "
+            f"{max(SHORT['all'])} such as "
             f"1,3,7, not {text!r}"
         )
     return numbers

@@ -1,0 +1,95 @@
+"""Lab 11, Always there: what lists of participants show over many rounds, and cover messages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shuffledp_labs.lab import Check, Lab, Prediction
+from shuffledp_labs.lab11_always import checks
+from shuffledp_labs.lab11_always.show import show
+
+LAB: Final = Lab(
+    number=11,
+    name="always",
+    title="Always there",
+    level=2,
+    minutes=100,
+    predictions=(
+        Prediction(
+            "rounds_until_alone",
+            "1,000 users take part in each round with probability 1/2, independently. After how "
+            "many rounds do fewer than one of the others, on average, share your victim's pattern?",
+            "number",
+            "rounds",
+        ),
+        Prediction(
+            "rounds_until_guessed",
+            "A yes/no question. About four others take part, and your victim is there in every "
+            "second round. It lies with probability 1/10. After how many rounds is your guess "
+            "right nine times in ten?",
+            "number",
+            "rounds",
+        ),
+        Prediction(
+            "with_cover",
+            "Now every device sends in every round, whether its user has an answer or not. How "
+            "often is your guess right after 48 rounds?",
+            "choice",
+            choices=("about half of the time", "three times in four", "nearly always"),
+        ),
+        Prediction(
+            "variance",
+            "100 users have an answer, 100 have none. The silent ones send cover messages, too. "
+            "How many times as large is the variance of a count at the same ε_L?",
+            "number",
+        ),
+    ),
+    checks=(
+        Check(
+            "B-certain",
+            15,
+            "Every user whom the rounds prove to be a sender is named.",
+            checks.check_certain,
+        ),
+        Check(
+            "B-innocent",
+            10,
+            "No user is named whom the rounds do not prove to be a sender.",
+            checks.check_innocent,
+        ),
+        Check(
+            "C-guess",
+            20,
+            "The guess is the most probable value, on every history.",
+            checks.check_guess,
+            seconds=120.0,
+        ),
+        Check(
+            "D-law",
+            12,
+            "A device answers by exactly the stated law, with a value and without one.",
+            checks.check_law,
+        ),
+        Check(
+            "D-unbiased",
+            8,
+            "The estimate is exactly unbiased.",
+            checks.check_unbiased,
+        ),
+        Check(
+            "E-price",
+            10,
+            "What cover costs in messages and in variance, exactly.",
+            checks.check_price,
+        ),
+    ),
+    explanations=(
+        "No message of your victim was ever linked, and every round was certified. How did you "
+        "learn its value all the same, what did the rounds without it contribute, and why does no "
+        "certificate of a single round promise anything against it?",
+        "What does sending in every round hide, and what did it cost in your own numbers? Name "
+        "two things about a user that it does not hide.",
+    ),
+    show=show,
+    folder="shuffledp_labs.lab11_always",
+)

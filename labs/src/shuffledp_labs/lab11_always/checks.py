@@ -1,0 +1,206 @@
+"""The checks of lab 11: everything is compared exactly, with a computation of its own."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from shuffledp_labs.errors import CheckFailure, StudentException
+from shuffledp_labs.kinds import kind_of
+from shuffledp_labs.lab import CheckAttempt
+from shuffledp_labs.lab11_always import cover
+from shuffledp_labs.lab11_always.histories import (
+    OPEN,
+    PROVED,
+    TARGET,
+    WRONG_RULES,
+    Pattern,
+    draw_pattern,
+    draw_telling_history,
+)
+from shuffledp_labs.words import short
+
+HISTORIES = 2
+"""Histories of each kind."""
+
+
+def check_certain(attempt: CheckAttempt) -> str:
+    """B-certain: all users who are senders in every explanation of the counts."""
+    named = 0
+    for pattern in _patterns(attempt, PROVED):
+        answer = _named(attempt, pattern)
+        if missing := set(pattern.certain) - set(answer):
+            raise CheckFailure(
+                f"{_title(pattern)}: you do not name {len(missing)} of the {len(pattern.certain)} "
+                "who must be senders; try every set of users that explains the counts (README, "
+                "step B)"
+            )
+        named += len(pattern.certain)
+    return f"{HISTORIES * len(PROVED)} histories: all {named} users who must be senders are named"
+
+
+def check_innocent(attempt: CheckAttempt) -> str:
+    """B-innocent: nobody who is not a sender in every explanation of the counts."""
+    for pattern in _patterns(attempt, (*OPEN, *PROVED)):
+        answer = _named(attempt, pattern)
+        if wrong := set(answer) - set(pattern.certain):
+            raise CheckFailure(
+                f"{_title(pattern)}: you name {len(wrong)} users without whom the counts can be "
+                "explained as well (README, step B)"
+            )
+    return f"{HISTORIES * len(OPEN)} histories that prove nothing, and no user is named"
+
+
+def _patterns(attempt: CheckAttempt, kinds: tuple[str, ...]) -> list[Pattern]:
+    drawn = [draw_pattern(attempt.draws, kind) for kind in kinds for _ in range(HISTORIES)]
+    return attempt.draws.permute(drawn)
+
+
+def _title(pattern: Pattern) -> str:
+    return f"{len(pattern.rounds)} rounds, {pattern.kind}"
+
+
+def _named(attempt: CheckAttempt, pattern: Pattern) -> tuple[str, ...]:
+    rounds = tuple(seen.as_student_data for seen in pattern.rounds)
+    answer = attempt.program.call("suspects", rounds, pattern.symbol, pattern.senders)
+    if not isinstance(answer, tuple | list) or not all(isinstance(name, str) for name in answer):
+        raise CheckFailure(
+            f"suspects returned {kind_of(answer)} where a list of names is asked (README, step B)"
+        )
+    return tuple(answer)
+
+
+def check_guess(attempt: CheckAttempt) -> str:
+    """C-guess: the most probable value, on histories on which simpler rules are wrong."""
+    number = 0
+    for rule in attempt.draws.permute(WRONG_RULES):
+        for _ in range(HISTORIES):
+            crowd, rounds = draw_telling_history(attempt.draws, rule)
+            seen = tuple(item.as_student_data for item in rounds)
+            guess = attempt.program.call("guess", seen, TARGET, crowd.as_student_data)
+            weights = crowd.weights(rounds)
+            if type(guess) is not int or not 0 <= guess < crowd.symbols:
+                raise CheckFailure(
+                    f"guess returned {short(guess)} where a value from 0 to {crowd.symbols - 1} is "
+                    "asked (README, step C)"
+                )
+            if guess not in crowd.best(rounds):
+                less = weights[guess] / max(weights)
+                present = sum(TARGET in item.present for item in rounds)
+                raise CheckFailure(
+                    f"{len(rounds)} rounds, the victim in {present} of them, {len(crowd.crowds)} "
+                    f"possible crowds: your guess has {float(less):.2g} times the probability of "
+                    "the best one (README, step C)"
+                )
+            number += 1
+    return f"{number} histories on which simpler rules are wrong: the most probable value each time"
+
+
+def check_law(attempt: CheckAttempt) -> str:
+    """D-law: the exact law of a message, for every value and for none."""
+    laws = 0
+    for _ in range(3):
+        spec = cover.draw_spec(attempt.draws)
+        for value in (*range(spec["symbols"]), None):
+            _compare_law(attempt, spec, value)
+            laws += 1
+        _refuse_others(attempt, spec)
+    return f"{laws} laws, with and without a value: equal in rationals"
+
+
+def _compare_law(attempt: CheckAttempt, spec: dict[str, Any], value: int | None) -> None:
+    expected = cover.answer_law(spec, value)
+    walked = attempt.program.law("answer", spec, value)
+    where = f"answer, {spec['symbols']} values, odds {spec['odds']}, value {value}"
+    if strange := [symbol for symbol in walked.of if symbol not in range(len(expected))]:
+        raise CheckFailure(
+            f"{where}: {short(strange[0])} is not a symbol from 0 to {len(expected) - 1}; every "
+            "device sends one in every round (README, step D)"
+        )
+    if not walked.exact or walked.lost:
+        raise CheckFailure(f"{where}: this law is rational; use flip and below (README, step D)")
+    distance = sum(
+        abs(chance - Fraction(walked.of.get(symbol, 0))) for symbol, chance in enumerate(expected)
+    )
+    if distance:
+        raise CheckFailure(
+            f"{where}: total variation distance {float(distance) / 2:.3g} to the law of the "
+            "handout (README, step D)"
+        )
+
+
+def _refuse_others(attempt: CheckAttempt, spec: dict[str, Any]) -> None:
+    for value in (-1, spec["symbols"]):
+        try:
+            symbol = attempt.program.sample("answer", spec, value, coins=attempt.draws)
+        except StudentException as error:
+            if error.kind == "ValueError":
+                continue
+            raise
+        raise CheckFailure(
+            f"answer, {spec['symbols']} values: {value} is none of them, and the answer was "
+            f"{short(symbol)}; raise ValueError (README, step D)"
+        )
+
+
+def check_unbiased(attempt: CheckAttempt) -> str:
+    """D-unbiased: the expectation of the estimate over all outcomes of small rounds."""
+    outcomes = 0
+    for number in range(3):
+        spec = cover.draw_spec(attempt.draws)
+        values = [attempt.draws.below(spec["symbols"]) for _ in range(2 + number % 2)]
+        people = attempt.draws.permute([*values, None])
+        mean = [Fraction(0)] * spec["symbols"]
+        for board, chance in cover.boards(spec, people):
+            estimate = _estimate(attempt, board, spec)
+            mean = [total + chance * part for total, part in zip(mean, estimate, strict=True)]
+            outcomes += 1
+        for value, total in enumerate(mean):
+            if total != people.count(value):
+                raise CheckFailure(
+                    f"estimate, {spec['symbols']} values, odds {spec['odds']}, {len(people)} "
+                    f"users of whom one has no value: on average the count of value {value} is "
+                    f"off by {float(abs(total - people.count(value))):.3g} (README, step D)"
+                )
+    return f"3 rounds, {outcomes} outcomes: exactly unbiased"
+
+
+def _estimate(
+    attempt: CheckAttempt, board: tuple[int, ...], spec: dict[str, Any]
+) -> tuple[Fraction, ...]:
+    estimate = attempt.program.call("estimate", board, spec)
+    if (
+        not isinstance(estimate, tuple | list)
+        or len(estimate) != spec["symbols"]
+        or not all(type(part) in {int, Fraction} for part in estimate)
+    ):
+        raise CheckFailure(
+            f"estimate returned {short(estimate)} where {spec['symbols']} whole numbers or "
+            "Fractions are asked (README, step D)"
+        )
+    return tuple(Fraction(part) for part in estimate)
+
+
+def check_price(attempt: CheckAttempt) -> str:
+    """E-price: messages and variance with cover, as multiples of those without."""
+    prices = []
+    for _ in range(4):
+        spec = cover.draw_spec(attempt.draws)
+        counts = tuple(attempt.draws.integer(1, 40) for _ in range(spec["symbols"]))
+        silent = attempt.draws.integer(10, 200)
+        answer = attempt.program.call("price", spec, counts, silent)
+        expected = cover.price_of(spec, counts, silent)
+        for part, (what, right) in enumerate(zip(("messages", "variance"), expected, strict=True)):
+            if not isinstance(answer, tuple | list) or len(answer) != len(expected):
+                raise CheckFailure(
+                    f"price returned {kind_of(answer)} where two Fractions are asked (README, "
+                    "step E)"
+                )
+            if type(answer[part]) not in {int, Fraction} or answer[part] != right:
+                raise CheckFailure(
+                    f"price, {spec['symbols']} values, odds {spec['odds']}, {sum(counts)} users "
+                    f"with a value and {silent} without: the factor of the {what} is wrong "
+                    "(README, step E)"
+                )
+        prices.append(f"{float(expected[0]):.2f} and {float(expected[1]):.2f}")
+    return f"factors of messages and variance: {'; '.join(prices)}"
