@@ -67,11 +67,11 @@ def answer(spec: dict[str, Any], value: int | None, coins: Any) -> int:
     nothing = int(spec["symbols"])
     if value is not None and not 0 <= value < nothing:
         raise ValueError(f"{value} is not a value from 0 to {nothing - 1}")
-    own = nothing if value is None else value
+    symbol = nothing if value is None else value
     if coins.flip(spec["odds"] / (spec["odds"] + nothing)):
-        return own
+        return symbol
     other = int(coins.below(nothing))
-    return other if other < own else other + 1
+    return other if other < symbol else other + 1
 
 
 def estimate(board: tuple[int, ...], spec: dict[str, Any]) -> list[Fraction]:
@@ -83,7 +83,7 @@ def estimate(board: tuple[int, ...], spec: dict[str, Any]) -> list[Fraction]:
 
 
 def variance(symbols: int, odds: Fraction, holders: int, others: int) -> Fraction:
-    """Variance of an unbiased count by k-RR, for so many users with this symbol and with others."""
+    """Variance of an unbiased count by k-RR; `others` users hold other symbols."""
     low = 1 / (odds + symbols - 1)
     high = odds * low
     return (holders * high * (1 - high) + others * low * (1 - low)) / (high - low) ** 2

@@ -19,7 +19,7 @@ from shuffledp_labs.lab11_always.histories import (
     PROVED,
     TARGET,
     WRONG_RULES,
-    Crowd,
+    CrowdKnowledge,
     SeenRound,
     draw_pattern,
     draw_rounds,
@@ -63,7 +63,7 @@ def test_certain_senders_are_those_of_every_explaining_set(kind: str) -> None:
 def test_the_weights_are_the_probabilities_of_the_boards_message_by_message() -> None:
     """Against the sum over everything that each single participant may have sent."""
     third = Fraction(1, 3)
-    crowd = Crowd(
+    crowd = CrowdKnowledge(
         Fraction(3, 4),
         ((third, 2 * third), (Fraction(1, 2), Fraction(1, 2))),
         (Fraction(2, 5), Fraction(3, 5)),

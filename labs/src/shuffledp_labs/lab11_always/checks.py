@@ -28,7 +28,7 @@ def check_certain(attempt: CheckAttempt) -> str:
     """B-certain: all users who are senders in every explanation of the counts."""
     named = 0
     for pattern in _patterns(attempt, PROVED):
-        answer = _named(attempt, pattern)
+        answer = _suspects(attempt, pattern)
         if missing := set(pattern.certain) - set(answer):
             raise CheckFailure(
                 f"{_title(pattern)}: you do not name {len(missing)} of the {len(pattern.certain)} "
@@ -42,7 +42,7 @@ def check_certain(attempt: CheckAttempt) -> str:
 def check_innocent(attempt: CheckAttempt) -> str:
     """B-innocent: nobody who is not a sender in every explanation of the counts."""
     for pattern in _patterns(attempt, (*OPEN, *PROVED)):
-        answer = _named(attempt, pattern)
+        answer = _suspects(attempt, pattern)
         if wrong := set(answer) - set(pattern.certain):
             raise CheckFailure(
                 f"{_title(pattern)}: you name {len(wrong)} users without whom the counts can be "
@@ -60,7 +60,7 @@ def _title(pattern: Pattern) -> str:
     return f"{len(pattern.rounds)} rounds, {pattern.kind}"
 
 
-def _named(attempt: CheckAttempt, pattern: Pattern) -> tuple[str, ...]:
+def _suspects(attempt: CheckAttempt, pattern: Pattern) -> tuple[str, ...]:
     rounds = tuple(seen.as_student_data for seen in pattern.rounds)
     answer = attempt.program.call("suspects", rounds, pattern.symbol, pattern.senders)
     if not isinstance(answer, tuple | list) or not all(isinstance(name, str) for name in answer):

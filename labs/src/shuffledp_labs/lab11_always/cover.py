@@ -19,7 +19,7 @@ def draw_spec(draws: Draws) -> dict[str, Any]:
 
 
 def krr(symbols: int, odds: Fraction, true: int) -> tuple[Fraction, ...]:
-    """The law of k-RR over so many symbols: the own one `odds` times as likely as any other."""
+    """The law of k-RR over a number of symbols: the own one `odds` times as likely as any other."""
     total = odds + symbols - 1
     return tuple((odds if symbol == true else Fraction(1)) / total for symbol in range(symbols))
 

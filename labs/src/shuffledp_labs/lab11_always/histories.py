@@ -63,16 +63,16 @@ class Pattern:
 def _explanations(
     patterns: dict[str, tuple[int, ...]], counts: tuple[int, ...], senders: int
 ) -> list[frozenset[str]]:
-    """Every set of so many users whose patterns add up to the counts; user by user."""
+    """Every set of `senders` users whose patterns add up to the counts."""
     if senders == 0:
         return [] if any(counts) else [frozenset()]
-    found = list[frozenset[str]]()
+    explanations = list[frozenset[str]]()
     for user, pattern in patterns.items():
         left = tuple(count - present for count, present in zip(counts, pattern, strict=True))
         if min(left) >= 0:
             later = {name: other for name, other in patterns.items() if name > user}
-            found += [rest | {user} for rest in _explanations(later, left, senders - 1)]
-    return found
+            explanations += [rest | {user} for rest in _explanations(later, left, senders - 1)]
+    return explanations
 
 
 PROVED: Final = ("one sender", "two senders", "two senders, one with a twin")
@@ -133,7 +133,7 @@ def _round_with_rare_symbol(
 
 
 @dataclass(frozen=True)
-class Crowd:
+class CrowdKnowledge:
     """The knowledge of an adversary who guesses at one user's value.
 
     Attributes:
@@ -203,11 +203,11 @@ def _multinomial(board: Board, law: Law) -> Fraction:
     )
 
 
-def draw_crowd(draws: Draws) -> Crowd:
+def draw_crowd(draws: Draws) -> CrowdKnowledge:
     """Draw knowledge under which several laws of the crowd are possible."""
     symbols = draws.integer(2, 3)
     crowds = tuple(_draw_law(draws, symbols) for _ in range(draws.integer(3, 4)))
-    return Crowd(Fraction(draws.integer(7, 9), 10), crowds, _draw_law(draws, symbols))
+    return CrowdKnowledge(Fraction(draws.integer(7, 9), 10), crowds, _draw_law(draws, symbols))
 
 
 def _draw_law(draws: Draws, symbols: int) -> Law:
@@ -216,7 +216,11 @@ def _draw_law(draws: Draws, symbols: int) -> Law:
 
 
 def draw_rounds(
-    draws: Draws, crowd: Crowd, rounds: int, present: Callable[[int], bool], others: int = 6
+    draws: Draws,
+    crowd: CrowdKnowledge,
+    rounds: int,
+    present: Callable[[int], bool],
+    others: int = 6,
 ) -> tuple[int, tuple[SeenRound, ...]]:
     """Draw a value, a law of the crowd, and rounds; the victim takes part where `present` says.
 
@@ -233,7 +237,7 @@ def draw_rounds(
 
 
 def draw_covered_rounds(
-    draws: Draws, crowd: Crowd, rounds: int, others: int
+    draws: Draws, crowd: CrowdKnowledge, rounds: int, others: int
 ) -> tuple[int, tuple[SeenRound, ...]]:
     """Draw the same where every device sends in every round."""
     value = _draw_symbol(draws, crowd.prior)
@@ -243,7 +247,7 @@ def draw_covered_rounds(
 
 
 def _draw_round(
-    draws: Draws, drawn: tuple[Crowd, Law], users: Sequence[str], value: int | None
+    draws: Draws, drawn: tuple[CrowdKnowledge, Law], users: Sequence[str], value: int | None
 ) -> SeenRound:
     """One round of these users, and of the victim if it has a value."""
     crowd, law = drawn
@@ -269,7 +273,7 @@ def _draw_symbol(draws: Draws, law: Law) -> int:
 # Rules that are not the best guess. For each, histories are drawn on which it is wrong.
 
 
-def _commonest(crowd: Crowd, rounds: Sequence[SeenRound]) -> int:
+def _commonest(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
     counts = [
         sum(seen.board[symbol] for seen in rounds if TARGET in seen.present)
         for symbol in range(crowd.symbols)
@@ -277,39 +281,39 @@ def _commonest(crowd: Crowd, rounds: Sequence[SeenRound]) -> int:
     return counts.index(max(counts))
 
 
-def _likeliest(crowd: Crowd, rounds: Sequence[SeenRound]) -> int:
+def _likeliest(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
     flat = tuple(Fraction(1, crowd.symbols) for _ in crowd.prior)
-    return min(Crowd(crowd.truth, crowd.crowds, flat).best(rounds))
+    return min(CrowdKnowledge(crowd.truth, crowd.crowds, flat).best(rounds))
 
 
-def _only_with_victim(crowd: Crowd, rounds: Sequence[SeenRound]) -> int:
+def _only_with_victim(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
     return min(crowd.best([seen for seen in rounds if TARGET in seen.present]))
 
 
-def _mean_crowd(crowd: Crowd, rounds: Sequence[SeenRound]) -> int:
+def _mean_crowd(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
     mean = tuple(sum(chances) / len(chances) for chances in zip(*crowd.crowds, strict=True))
-    return min(Crowd(crowd.truth, (mean,), crowd.prior).best(rounds))
+    return min(CrowdKnowledge(crowd.truth, (mean,), crowd.prior).best(rounds))
 
 
-def _first_crowd(crowd: Crowd, rounds: Sequence[SeenRound]) -> int:
-    return min(Crowd(crowd.truth, crowd.crowds[:1], crowd.prior).best(rounds))
+def _first_crowd(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
+    return min(CrowdKnowledge(crowd.truth, crowd.crowds[:1], crowd.prior).best(rounds))
 
 
-def _always_there(crowd: Crowd, rounds: Sequence[SeenRound]) -> int:
+def _always_there(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
     present = [SeenRound((*seen.present, TARGET), seen.board) for seen in rounds]
     return min(crowd.best(present))
 
 
-def _prior_only(crowd: Crowd, _: Sequence[SeenRound]) -> int:
+def _prior_only(crowd: CrowdKnowledge, _: Sequence[SeenRound]) -> int:
     return crowd.prior.index(max(crowd.prior))
 
 
-def _afresh(crowd: Crowd, rounds: Sequence[SeenRound]) -> int:
+def _afresh(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
     """Treat the crowd's law as drawn anew in every round."""
     scores = [
         prior
         * prod(
-            (Crowd(crowd.truth, crowd.crowds, crowd.prior).weights([seen])[value] / prior)
+            (CrowdKnowledge(crowd.truth, crowd.crowds, crowd.prior).weights([seen])[value] / prior)
             for seen in rounds
         )
         for value, prior in enumerate(crowd.prior)
@@ -317,7 +321,7 @@ def _afresh(crowd: Crowd, rounds: Sequence[SeenRound]) -> int:
     return scores.index(max(scores))
 
 
-WRONG_RULES: Final[tuple[Callable[[Crowd, Sequence[SeenRound]], int], ...]] = (
+WRONG_RULES: Final[tuple[Callable[[CrowdKnowledge, Sequence[SeenRound]], int], ...]] = (
     _commonest,
     _likeliest,
     _only_with_victim,
@@ -330,8 +334,8 @@ WRONG_RULES: Final[tuple[Callable[[Crowd, Sequence[SeenRound]], int], ...]] = (
 
 
 def draw_telling_history(
-    draws: Draws, rule: Callable[[Crowd, Sequence[SeenRound]], int]
-) -> tuple[Crowd, tuple[SeenRound, ...]]:
+    draws: Draws, rule: Callable[[CrowdKnowledge, Sequence[SeenRound]], int]
+) -> tuple[CrowdKnowledge, tuple[SeenRound, ...]]:
     """Draw a history with one most probable value, which this rule misses."""
     while True:
         crowd = draw_crowd(draws)

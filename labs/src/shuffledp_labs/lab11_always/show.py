@@ -12,7 +12,7 @@ from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import ShowRun
 from shuffledp_labs.lab11_always.histories import (
     TARGET,
-    Crowd,
+    CrowdKnowledge,
     Law,
     SeenRound,
     draw_covered_rounds,
@@ -34,7 +34,7 @@ OTHERS: Final = 6
 TRUTH: Final = Fraction(9, 10)
 
 
-def crowd_of_show() -> Crowd:
+def crowd_of_show() -> CrowdKnowledge:
     """The knowledge of the picture: yes or no, and five crowds.
 
     With cover a crowd and a victim who says yes have the same expected board as the next crowd and
@@ -42,7 +42,7 @@ def crowd_of_show() -> Crowd:
     """
     step = (2 * TRUTH - 1) / OTHERS
     crowds = tuple(_yes_no(Fraction(1, 5) + number * step) for number in range(5))
-    return Crowd(TRUTH, crowds, _yes_no(Fraction(1, 2)))
+    return CrowdKnowledge(TRUTH, crowds, _yes_no(Fraction(1, 2)))
 
 
 def _yes_no(yes: Fraction) -> Law:

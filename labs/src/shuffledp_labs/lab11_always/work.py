@@ -16,7 +16,8 @@ def suspects(rounds: tuple[dict[str, Any], ...], symbol: int, senders: int) -> l
     Args:
         rounds: what the adversary saw.
         symbol: the rare symbol.
-        senders: 1 or 2: so many users always send it when they take part; no other user ever does.
+        senders: 1 or 2: the number of users who always send it when they take part; no other user
+            ever does.
 
     Returns:
         The users who are in every set of `senders` users that explains all counts of the symbol.
