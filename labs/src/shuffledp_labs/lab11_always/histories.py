@@ -321,6 +321,19 @@ def _afresh(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
     return scores.index(max(scores))
 
 
+class _Unshared(CrowdKnowledge):
+    """Every other symbol as likely as all others together should be."""
+
+    def message_law(self, value: int) -> Law:
+        return tuple(
+            self.truth if symbol == value else 1 - self.truth for symbol in range(self.symbols)
+        )
+
+
+def _unshared(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
+    return min(_Unshared(crowd.truth, crowd.crowds, crowd.prior).best(rounds))
+
+
 WRONG_RULES: Final[tuple[Callable[[CrowdKnowledge, Sequence[SeenRound]], int], ...]] = (
     _commonest,
     _likeliest,
@@ -330,6 +343,7 @@ WRONG_RULES: Final[tuple[Callable[[CrowdKnowledge, Sequence[SeenRound]], int], .
     _always_there,
     _prior_only,
     _afresh,
+    _unshared,
 )
 
 
