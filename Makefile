@@ -33,7 +33,7 @@ help:
 	@echo "make images      container images"
 	@echo "make wheels      a wheel of every package, in dist/; make sbom lists their contents as CycloneDX"
 	@echo "make version     set VERSION=1.2.3 in every package"
-	@echo "make handouts    the labs' handouts as PDF; make lab-server CLASS=FILE.csv serves a class"
+	@echo "make handouts    the labs' handouts and slides as PDF; make lab-server CLASS=FILE.csv serves a class"
 	@echo "make format      format the code and apply automatic fixes"
 
 demo: .venv/synced
@@ -193,9 +193,10 @@ lab-server: images
 lab-round:
 	@sh deploy/class.sh round $(OPTIONS)
 
-# The handouts of the labs on paper: out/handouts. Chromium prints them, with COURSE and DATE (today) at the foot.
+# The handouts of the labs on paper: out/handouts, and ten slides for each: out/slides. Chromium prints them, with COURSE and DATE (today) at the foot.
 handouts: docs
 	$(RUN) python docs/site/paper.py out/site/labs out/handouts --course "$(COURSE)" --date "$(DATE)"
+	$(RUN) python docs/site/slides.py out/slides --course "$(COURSE)" --date "$(DATE)"
 
 format: .venv/synced
 	$(RUN) ruff check --fix

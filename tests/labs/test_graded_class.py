@@ -148,3 +148,10 @@ def test_a_class_with_ten_hostile_submissions_has_a_complete_table(tmp_path: Pat
     assert "larger than" in rows["sparse-file"]["trouble"]
     assert not any(rows[name]["trouble"] for name in honest)
     assert not any(check.system for check in lab_of(LAB).checks)
+    with (graded / "checks.csv").open() as file:
+        counts = {row.pop("check"): row for row in csv.DictReader(file)}
+    assert list(counts) == [check.name for check in lab_of(LAB).checks]
+    for row in counts.values():
+        assert int(row["passed"]) == len(honest)
+        assert int(row["ungraded"]) == 1  # the file that is too large
+        assert sum(map(int, row.values())) == SUBMISSIONS

@@ -12,6 +12,7 @@ from typer.main import get_command
 
 import handouts
 import paper
+import slides
 from shuffledp.cli import app
 from shuffledp_labs.installed import all_labs
 from shuffledp_labs.lab import Lab
@@ -104,3 +105,19 @@ def test_every_command_of_the_labs_is_in_a_guide() -> None:
     told = " ".join((DOCS / guide).read_text() for guide in GUIDES)
     labs = get_command(app).get_command(typer.Context(get_command(app)), "lab")  # type: ignore[attr-defined]  # a group
     assert [name for name in labs.commands if f"lab {name}" not in told] == []
+
+
+@pytest.mark.parametrize("lab", list(all_labs()), ids=lambda lab: str(lab.number))
+def test_every_lab_has_ten_slides_that_are_not_overfull(lab: Lab, tmp_path: Path) -> None:
+    file = slides.write_deck(lab, tmp_path)
+    text = file.read_text(encoding="utf-8")
+    deck = text.split("\n---\n")
+    assert len(deck) == slides.SLIDES
+    assert all(len(slide) >= 20 and len(slide.split()) <= 180 for slide in deck)
+    assert [slide.count("](lab") for slide in deck].count(1) == 1
+    html = slides.page(text, tmp_path, ["Course"])
+    assert html.count("<section") == slides.SLIDES
+    assert 'src="data:image/' in html
+    assert html.count("<h1>") == 1
+    for question in lab.explanations:
+        assert " ".join(question.split()) in " ".join(text.split())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ from shuffledp_labs.student.source import WORK, read_source
 from shuffledp_labs.teaching.apart import Apart
 from shuffledp_labs.teaching.course import load_key
 from shuffledp_labs.teaching.exports.gradescope import results_json
-from shuffledp_labs.teaching.exports.table import TableRow, table
+from shuffledp_labs.teaching.exports.table import TableRow, checks_table, table
 from shuffledp_labs.teaching.report import page, report_of
 from shuffledp_labs.teaching.similarity import similar_programs
 from shuffledp_labs.teaching.submissions import StudentSubmission, find_submissions
@@ -41,6 +42,7 @@ RESULT: Final = "result.json"
 GRADED: Final = "graded.json"
 FOR_GRADESCOPE: Final = "results.json"
 TABLE: Final = "results.csv"
+CHECKS: Final = "checks.csv"
 
 SPARE_SECONDS: Final = 60.0
 """Beyond the limits of all checks: for the start of the process and of its sandboxes."""
@@ -85,8 +87,23 @@ def grade_class(request: GradeRequest, say: Callable[[str], None]) -> bool:
     alike = sum(bool(row.similar) for row in rows)
     if alike:
         say(f"{alike} programs are equal or nearly equal to another: column similar of the table")
+    for name, lost in _most_lost(lab, rows):
+        say(f"{name}: {lost} of {len(rows)} fail it; {CHECKS} has all checks")
     say(f"{len(rows) - len(troubled)} of {len(rows)} graded: {grading.out / TABLE}")
     return not troubled
+
+
+def _most_lost(lab: Lab, rows: Sequence[TableRow]) -> list[tuple[str, int]]:
+    """The check that most submissions fail, with their number; empty if none fails."""
+    lost = Counter(
+        check.name
+        for row in rows
+        if row.result
+        for check in row.result.checks
+        if check.outcome == "failed"
+    )
+    names = [check.name for check in lab.checks if lost[check.name]]
+    return [(name, lost[name]) for name in sorted(names, key=lambda name: -lost[name])[:1]]
 
 
 def _with_similar_programs(
@@ -324,6 +341,7 @@ def _write_table(grading: Grading, rows: Sequence[TableRow]) -> None:
     names = [check.name for check in grading.lab.checks]
     try:
         write_atomic(grading.out / TABLE, table(rows, names).encode())
+        write_atomic(grading.out / CHECKS, checks_table(rows, names).encode())
     except OSError as error:
         raise OutputError(
             f"cannot write {grading.out / TABLE}: {error.strerror}; make room, and run it again"

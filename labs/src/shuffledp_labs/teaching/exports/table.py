@@ -57,5 +57,30 @@ def table(rows: Sequence[TableRow], checks: Sequence[str]) -> str:
     return file.getvalue()
 
 
+OUTCOMES: Final = ("passed", "failed", "not-reached", "left-out", "error")
+"""What can become of a check, in the columns of `checks_table`."""
+
+
+def checks_table(rows: Sequence[TableRow], checks: Sequence[str]) -> str:
+    """The CSV file of a class's checks: how many submissions passed, failed or missed each one.
+
+    Submissions without a result are counted in the column `ungraded`.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["check", *OUTCOMES, "ungraded"])
+    for name in checks:
+        outcomes = [
+            check.outcome
+            for row in rows
+            if row.result
+            for check in row.result.checks
+            if check.name == name
+        ]
+        counts = [outcomes.count(outcome) for outcome in OUTCOMES]
+        writer.writerow([name, *counts, len(rows) - sum(counts)])
+    return file.getvalue()
+
+
 def _cell(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
