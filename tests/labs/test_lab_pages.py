@@ -121,3 +121,11 @@ def test_every_lab_has_ten_slides_that_are_not_overfull(lab: Lab, tmp_path: Path
     assert html.count("<h1>") == 1
     for question in lab.explanations:
         assert " ".join(question.split()) in " ".join(text.split())
+
+
+@pytest.mark.parametrize("lab", list(all_labs()), ids=lambda lab: str(lab.number))
+def test_a_printed_handout_says_how_to_start_where_to_write_and_how_to_check(lab: Lab) -> None:
+    text = lab.file("handout.md").read_text(encoding="utf-8")
+    assert f"shuffledp lab start {lab.number}" in text
+    assert f"shuffledp lab check {lab.number}" in text
+    assert "`work.py`" in text
