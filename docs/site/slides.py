@@ -72,7 +72,7 @@ def deck(lab: Lab) -> str:
     last = [_mistakes(lab), _explanations(lab)]
     pictures = [_picture(lab, handout)]
     background = [_background(handout)]
-    graded = [_graded(lab)]
+    graded = [_points_table(lab)]
     spare = SLIDES - len(steps) - len(first) - len(last) - len(pictures) - 1
     middle = [*(background if spare > 0 else []), *pictures, _predictions(lab)]
     end = [*(graded if spare > 1 else []), *last]
@@ -113,7 +113,8 @@ def _picture(lab: Lab, handout: str) -> str:
 
 
 def _predictions(lab: Lab) -> str:
-    questions = "\n".join(f"{at}. {one.question}" for at, one in enumerate(lab.predictions, 1))
+    texts = [prediction.question for prediction in lab.predictions]
+    questions = "\n".join(f"{at}. {text}" for at, text in enumerate(texts, 1))
     return f"## Predict first\n\n{questions}"
 
 
@@ -123,7 +124,7 @@ def _step(heading: str, body: str) -> str:
     return f"## {letter}: {title}\n\n{_summary(body)}"
 
 
-def _graded(lab: Lab) -> str:
+def _points_table(lab: Lab) -> str:
     rows = "\n".join(f"| `{check.name}` | {check.points} | {check.title} |" for check in lab.checks)
     return f"## What is graded\n\n| check | points | what it asks |\n|---|---|---|\n{rows}"
 
@@ -167,7 +168,7 @@ def _text(body: str, most: int) -> str:
         if paragraph.strip()
         and not re.match(r"    |\*(?!\*)|\d+\. |[|!>#]", paragraph.lstrip("\n"))
     ]
-    return _cut(" ".join(paragraphs), most)
+    return _shorten(" ".join(paragraphs), most)
 
 
 def _points(body: str) -> str:
@@ -175,11 +176,11 @@ def _points(body: str) -> str:
     items = re.findall(
         r"^(?:\*|\d+\.) +(.*(?:\n(?!\s*$|\*|\d+\. |\||#).*)*)", body, flags=re.MULTILINE
     )
-    cut = (_cut(" ".join(item.split()), POINT_WORDS) for item in items[:POINTS])
+    cut = (_shorten(" ".join(item.split()), POINT_WORDS) for item in items[:POINTS])
     return "\n".join(f"* {text}" for text in cut)
 
 
-def _cut(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     """The first sentence, and further ones while they fit."""
     sentences = re.split(r"(?<=[.?!:])\s+(?=[A-Z`*(])", text)
     chosen = sentences[:1]

@@ -321,7 +321,7 @@ def _afresh(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
     return scores.index(max(scores))
 
 
-class _Unshared(CrowdKnowledge):
+class _CarelessKnowledge(CrowdKnowledge):
     """Every other symbol as likely as all others together should be."""
 
     def message_law(self, value: int) -> Law:
@@ -330,8 +330,8 @@ class _Unshared(CrowdKnowledge):
         )
 
 
-def _unshared(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
-    return min(_Unshared(crowd.truth, crowd.crowds, crowd.prior).best(rounds))
+def _forgets_to_share(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
+    return min(_CarelessKnowledge(crowd.truth, crowd.crowds, crowd.prior).best(rounds))
 
 
 WRONG_RULES: Final[tuple[Callable[[CrowdKnowledge, Sequence[SeenRound]], int], ...]] = (
@@ -343,7 +343,7 @@ WRONG_RULES: Final[tuple[Callable[[CrowdKnowledge, Sequence[SeenRound]], int], .
     _always_there,
     _prior_only,
     _afresh,
-    _unshared,
+    _forgets_to_share,
 )
 
 
