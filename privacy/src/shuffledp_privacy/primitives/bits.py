@@ -16,13 +16,11 @@ from shuffledp_privacy.numerics.rounding import UNIT
 from shuffledp_privacy.primitives.contour import (
     Floats,
     LogValues,
+    improve_guess,
     log_cdf,
     log_cdfs,
     log_pmfs,
 )
-
-GUESSING_STEPS = 5
-"""Most Newton steps towards a threshold on saddle-point approximations, before exact ratios."""
 
 VAGUE = 1e-6
 """Width of a bracket of ln P(X <= t) from which the upper tail is asked as well."""
@@ -134,12 +132,6 @@ class BitSum:
         """Any tilt is allowed."""
         return np.full_like(tilt, 700.0)
 
-    def approximate_log_pmf(self, threshold: Floats) -> tuple[Floats, Floats]:
-        """ln P(t) by the saddle-point approximation, and its derivative; for guesses only."""
-        tilt = self.saddle(threshold)
-        spread = np.maximum(self.variance(tilt), 0.1)
-        return self.cumulant(tilt) - tilt * threshold - 0.5 * np.log(spread), -tilt
-
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
         """Σ (1/2) ln(1 - 2 q (1 - q)(1 - cos θ)), q the tilted probability."""
         first, not_first, second, not_second = self._tilt_bits(tilt)
@@ -159,30 +151,6 @@ class BitSum:
         left = _column(self.zeros, tilt) * np.arctan2(first * sine, 1 - first * versine)
         right = _column(self.ones, tilt) * np.arctan2(second * sine, 1 - second * versine)
         return left - right, left + right
-
-
-def _improve_guess(
-    start: Floats, epsilon: Floats, first: BitSum, second: BitSum, last: Floats
-) -> Floats:
-    """A threshold in 0..last nearer to the one whose approximate log ratio is E.
-
-    Both laws are counted from their number of ones.
-    """
-    laws = first.and_rows(second)
-    rows = len(start)
-    guess = start
-    for _ in range(GUESSING_STEPS):
-        logs, slopes = laws.approximate_log_pmf(
-            np.concatenate([guess - first.ones, guess - second.ones])
-        )
-        excess = logs[:rows] - logs[rows:] - epsilon
-        slope = slopes[rows:] - slopes[:rows]
-        step = excess / np.maximum(slope, 1e-300)
-        step = np.where(np.isfinite(step), step, 0.0)
-        guess = np.clip(guess + step, 0.0, last)
-        if not (np.abs(step) > 0.25).any():
-            break
-    return guess
 
 
 def _bit_cdfs(laws: BitSum, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
@@ -286,7 +254,8 @@ class BitPair:
         tilt = np.log(weight)
         middle = 0.5 * (self._first.mean(tilt) + self._second.mean(tilt) + self.distance)
         start = np.clip(self.ones + middle, 0.0, self._bits)
-        return _improve_guess(start, epsilon, self._first, self._second, self._bits)
+        shifts = (self.ones, self.ones + self.distance)
+        return improve_guess(self._both, shifts, start, epsilon, (0.0, self._bits))
 
     def spread(self) -> Floats:
         """Standard deviation of P."""
@@ -354,7 +323,9 @@ class OrderedSums:
             0.0,
             self.first.total,
         )
-        return _improve_guess(start, epsilon, self.first, self.second, self.first.total)
+        laws = self.first.and_rows(self.second)
+        shifts = (self.first.ones, self.second.ones)
+        return improve_guess(laws, shifts, start, epsilon, (0.0, self.first.total))
 
     def spread(self) -> Floats:
         """Standard deviation of P."""

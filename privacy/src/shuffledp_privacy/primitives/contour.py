@@ -32,14 +32,17 @@ be kept.
 _ROUNDING = 64.0
 """Rounding error of one term of the sum, in units of `UNIT`, besides that of its phase."""
 
-_MAX_NODES = 2_000_000
-"""Most entries of one (rows, nodes) block; larger requests are cut into pieces."""
+_MAX_NODES = 60_000
+"""Most entries of one (rows, nodes) block, unless a row alone has more: they stay in the cache."""
 
 _PADDED = 2
 """Factor between the longest and the shortest row of a block, besides `_SHORT`."""
 
 _SHORT = 200
 """Nodes for which a row is not worth a block of its own."""
+
+_GUESSING_STEPS = 5
+"""Most Newton steps of a guess; exact ratios take over from there."""
 
 _LARGEST_SCALE = 3.0
 """Nats; of a law near a Gaussian the tilt at the pole has 2.6 at most."""
@@ -154,6 +157,42 @@ def log_pmfs(laws: TiltedLaw, first: Floats, second: Floats) -> tuple[LogValues,
 def twice(law: TiltedLaw, rows: int) -> TiltedLaw:
     """All rows of a law, and all again: for its values at two thresholds in one call."""
     return law.rows(np.tile(np.arange(rows), 2))
+
+
+def improve_guess(
+    laws: TiltedLaw,
+    shifts: tuple[Floats, Floats],
+    start: Floats,
+    epsilon: Floats,
+    ends: tuple[Floats | float, Floats | float],
+) -> Floats:
+    """A threshold near the one whose log ratio is E, row by row: Newton's steps on approximations.
+
+    Args:
+        laws: P in the first half of the rows, Q in the second half.
+        shifts: what is subtracted from a threshold for P and for Q.
+        start: first guess, shape (rows,).
+        epsilon: E, nats, same shape.
+        ends: smallest and largest threshold.
+    """
+    guess = start
+    half = len(guess)
+    with np.errstate(all="ignore"):
+        for _ in range(_GUESSING_STEPS):
+            threshold = np.concatenate([guess - shifts[0], guess - shifts[1]])
+            tilt = laws.saddle(threshold)
+            spread = np.maximum(laws.variance(tilt), 0.1)
+            # ln P(t) by the saddle-point approximation; its derivative is the tilt, negated.
+            logs = laws.cumulant(tilt) - tilt * threshold - 0.5 * np.log(spread)
+            excess = logs[:half] - logs[half:] - epsilon
+            step = excess / np.maximum(tilt[:half] - tilt[half:], 1e-300)
+            moved = np.clip(guess + step, *ends)
+            moved = np.where(np.isfinite(moved), moved, guess)
+            changed = np.abs(moved - guess) > 0.25
+            guess = moved
+            if not changed.any():
+                break
+    return guess
 
 
 def _halves(both: LogValues) -> tuple[LogValues, LogValues]:

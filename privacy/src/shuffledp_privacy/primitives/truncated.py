@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 
 from shuffledp_privacy.numerics.rounding import UNIT, up
 from shuffledp_privacy.numerics.search import bisect
-from shuffledp_privacy.primitives.contour import Floats, LogValues, log_cdfs, log_pmfs, twice
+from shuffledp_privacy.primitives.contour import (
+    Floats,
+    LogValues,
+    improve_guess,
+    log_cdfs,
+    log_pmfs,
+    twice,
+)
 from shuffledp_privacy.primitives.pairs import TINY
 
 LONGEST_SHORT_LAW = 4000.0
@@ -362,7 +369,10 @@ class TruncatedPair:
     def guess(self, epsilon: Floats) -> Floats:
         """Midpoint of the tilted means at s = -E/d."""
         tilt = -np.minimum(epsilon / self.distance, 0.95 * self.law.noise.widest_tilt)
-        return self.law.mean(tilt) + 0.5 * self.distance
+        start = self.law.mean(tilt) + 0.5 * self.distance
+        laws = twice(self.law, self.count())
+        shifts = (np.zeros_like(start), self.distance)
+        return improve_guess(laws, shifts, start, epsilon, (self.floor, np.inf))
 
     def spread(self) -> Floats:
         """Standard deviation of W."""
