@@ -30,7 +30,7 @@ const STYLE = `
     overflow: auto; font-size: .8rem; }
   table { border-collapse: collapse; width: 100%; margin: .5rem 0; }
   th, td { text-align: left; padding: .35rem .5rem; border-bottom: 1px solid #d5dadf; }
-  td + td { text-align: right; font-variant-numeric: tabular-nums; }
+  th + th, td + td { text-align: right; font-variant-numeric: tabular-nums; }
   .error { color: #9b1c1c; }
 `;
 
