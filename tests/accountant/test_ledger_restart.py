@@ -17,6 +17,7 @@ from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import LedgerAwayError
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
 from shuffledp_core.privacy import Adjacency, CompositionRule
+from shuffledp_core.transparency.tree import leaf_hash
 from shuffledp_privacy import adaptive, analysis, tabulated
 from shuffledp_privacy.analysis import Cost
 from shuffledp_privacy.bounds import Setting
@@ -158,9 +159,11 @@ def test_a_ledger_of_the_first_version_is_upgraded_and_its_charges_count(file: P
     fill(ledger, "free", 3)
     fill(ledger, "planned", 3)
     before = [ledger.statement(name) for name in BUDGETS]
+    logged = ledger.log_entries(0, 100)
     ledger.close()
     with sqlite3.connect(file) as raw:  # as version 0001 left it
         raw.execute("DROP TABLE curves")
+        raw.execute("DROP TABLE log_entries")
         raw.execute("DROP INDEX charges_cost")
         raw.execute("ALTER TABLE populations DROP COLUMN reconciled")
         raw.execute("UPDATE alembic_version SET version_num = '0001'")
@@ -169,6 +172,9 @@ def test_a_ledger_of_the_first_version_is_upgraded_and_its_charges_count(file: P
     assert [ledger.statement(name) for name in BUDGETS] == before
     assert before[0].spent.certified > before[1].spent.certified == before[0].if_fixed
     assert before[0].charges[ChargeState.RESERVED] == 3
+    assert len(logged) == 6
+    assert sorted(ledger.log_entries(0, 100)) == sorted(logged)
+    assert ledger.log_leaves() == [leaf_hash(entry) for entry in ledger.log_entries(0, 100)]
     ledger.close()
 
 

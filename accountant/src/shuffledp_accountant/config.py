@@ -5,6 +5,7 @@ the ledger.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Final
 
 from shuffledp_core.privacy import Adjacency, CompositionRule
@@ -42,12 +43,14 @@ class AccountantConfig(ServiceConfig, frozen=True, kw_only=True):
     """Configuration of an accountant. `[populations.NAME]` tables hold the budgets.
 
     `ledger` is a database URL; by default SQLite in the state folder. A certificate may be relied
-    upon for `certificate_days` after the round's planned closing time.
+    upon for `certificate_days` after the round's planned closing time. `log` is the folder of the
+    public log, for a web server; by default `log` in the state folder.
     """
 
     populations: dict[str, PopulationConfig]
     ledger: str | None = None
     certificate_days: float = 30.0
+    log: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.certificate_days <= _MAX_DAYS:
@@ -55,6 +58,11 @@ class AccountantConfig(ServiceConfig, frozen=True, kw_only=True):
                 f"certificate_days must be above 0 and at most {_MAX_DAYS}, not "
                 f"{self.certificate_days}"
             )
+
+    @property
+    def log_folder(self) -> Path:
+        """Folder of the public log."""
+        return self.state / "log" if self.log is None else self.log
 
     @property
     def ledger_url(self) -> str:

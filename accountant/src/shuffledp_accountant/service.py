@@ -27,6 +27,7 @@ from shuffledp_accountant.ledger.charges import (
 from shuffledp_accountant.ledger.ledger import MOST_ENTRIES, Ledger, LedgerEntry
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_accountant.plans import check_messages, check_round_id, read_plan
+from shuffledp_accountant.public_log import PublicLog
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.losses import Losses
 from shuffledp_core.documents.models import Discard, Roster, RoundPlan
@@ -34,6 +35,7 @@ from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import (
     CannotCertify,
     ConfigError,
+    LedgerAwayError,
     LedgerError,
     MalformedDocumentError,
     RoundStateError,
@@ -72,7 +74,13 @@ class Accountant:
     """
 
     def __init__(
-        self, identity: Identity, roster: Roster, ledger: Ledger, lifetime: int, clock: Clock
+        self,
+        identity: Identity,
+        roster: Roster,
+        ledger: Ledger,
+        lifetime: int,
+        clock: Clock,
+        log: PublicLog | None = None,
     ) -> None:
         """Sets up everything but the network.
 
@@ -82,12 +90,19 @@ class Accountant:
             ledger: open.
             lifetime: milliseconds for which a certificate holds after the round's planned end.
             clock: milliseconds since 1970.
+            log: where every change is published before it is answered; None: nowhere.
         """
         self._identity = identity
         self._roster = roster
         self._ledger = ledger
         self._lifetime = lifetime
         self._clock = clock
+        self._log = log
+
+    def publish_log(self) -> None:
+        """Publishes what the ledger has committed; raises as `PublicLog.publish`."""
+        if self._log is not None:
+            self._log.publish()
 
     def certify(self, round_id: str, plan_json: bytes) -> bytes:
         """Certifies a plan and charges its budget: the signed certificate, the same bytes for the
@@ -242,7 +257,7 @@ class Accountant:
                 f"no discard of round {round_id} from {names}: its charge stays until all have "
                 "signed"
             )
-        self._ledger.release(round_id)
+        self._ledger.release(round_id, discards)
 
     def budget(self, population: str) -> Statement:
         """The population's budget, spent and left. Raises `UsageError` for one without a budget."""
@@ -319,6 +334,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         """See accountant.proto."""
         async with self._changing:
             signed = await in_thread(self._accountant.certify, request.round_id, request.plan)
+            await in_thread(self._accountant.publish_log)
         self._log.info("certified", round=request.round_id)
         self._count_certificate(CertificateStage.PLAN)
         return accountant_pb2.CertifyResponse(certificate=signed)
@@ -337,6 +353,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
                 tuple(request.headers),
                 request.invalid,
             )
+            await in_thread(self._accountant.publish_log)
         self._log.info("settled", round=request.round_id, accepted=request.accepted)
         self._count_certificate(CertificateStage.FINAL)
         return accountant_pb2.SettleResponse(certificate=signed)
@@ -349,6 +366,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         """See accountant.proto."""
         async with self._changing:
             await in_thread(self._accountant.release, request.round_id, tuple(request.discards))
+            await in_thread(self._accountant.publish_log)
         self._log.info("released", round=request.round_id)
         self._metrics.releases.inc()
         self._metrics.mark_changed()
@@ -425,7 +443,12 @@ def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountan
         ) from error
     ledger = open_ledger(config)
     lifetime = round(config.certificate_days * 86_400_000)
-    return Accountant(identity, roster, ledger, lifetime, system_clock), ledger
+    log = PublicLog(config.log_folder, ledger, identity, roster.deployment)
+    try:
+        log.publish()
+    except LedgerAwayError as error:  # said again at every change of the ledger
+        structlog.get_logger().warning("public log not written", reason=str(error))
+    return Accountant(identity, roster, ledger, lifetime, system_clock, log), ledger
 
 
 def create_service(

@@ -122,6 +122,12 @@ class LedgerBehindError(DocumentError):
     """
 
 
+class LogProofError(DocumentError):
+    """A transparency log does not show what it should: an entry is missing, or its history was
+    changed.
+    """
+
+
 class StaleRosterError(ConfigError, DocumentError):
     """The roster has expired, or is older than one that this process has used before.
 

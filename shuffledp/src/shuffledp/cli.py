@@ -33,7 +33,7 @@ from shuffledp_core.runtime.interruption import unwinding
 from shuffledp_core.runtime.terminal import explain, prepare_terminal, say_error
 
 EXTRAS: Final = {
-    "accountant": ("ledger",),
+    "accountant": ("audit-log", "ledger"),
     "ops": ("campaign", "console", "keys", "report", "results", "round"),
     "sim": ("demo", "deploy", "fleet", "load"),
     "adversary": ("attack", "audit"),
@@ -44,7 +44,7 @@ EXTRAS: Final = {
 
 PANELS: Final = {
     "Try it": ("demo", "simulate", "location"),
-    "Guarantees": ("certify", "calibrate", "advise", "compose", "verify"),
+    "Guarantees": ("certify", "calibrate", "advise", "compose", "verify", "audit-log"),
     "Operate": (
         "deploy",
         "keys",

@@ -32,12 +32,14 @@ from shuffledp_accountant.ledger.charges import (
     Statement,
 )
 from shuffledp_accountant.ledger.database import failures, open_database
-from shuffledp_accountant.ledger.schema import charges, curves, populations
+from shuffledp_accountant.ledger.schema import charges, curves, log_entries, populations
 from shuffledp_core.documents.signed import decode_value, to_json
 from shuffledp_core.errors import LedgerError, UnknownRoundError, UsageError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.clock import Clock
+from shuffledp_core.transparency.entries import LedgerEvent, LedgerLogEntry
+from shuffledp_core.transparency.tree import leaf_hash
 from shuffledp_privacy.analysis import Cost
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.tabulated import MOST_KEPT, TABLES, fingerprint
@@ -136,10 +138,14 @@ class Ledger:
             # neither.
             certificate = certify(account)
             row = _row(reservation, account.position.entry, certificate, self._clock())
+            entry = _log_entry(
+                LedgerEvent.RESERVED, reservation.population, reservation.round_id, certificate
+            )
             if self._commit(
                 reservation.population,
                 revision,
                 lambda db: db.execute(insert(charges).values(row)),  # noqa: B023
+                [entry],
             ):
                 return certificate
 
@@ -172,13 +178,14 @@ class Ledger:
                 "final_certificate": certificate,
                 **_cost_columns(*rules.settled_cost(charge, real)),
             }
-            if self._change(charge, revision, values):
+            entry = _log_entry(LedgerEvent.SETTLED, charge.population, charge.round_id, certificate)
+            if self._change(charge, revision, values, entry):
                 return certificate
 
-    def release(self, round_id: str) -> None:
+    def release(self, round_id: str, discards: Sequence[bytes] = ()) -> None:
         """Releases a reservation; no effect if repeated.
 
-        The caller has checked that nothing was forwarded.
+        The caller has checked that nothing was forwarded, which `discards` show to others.
 
         Raises:
             RoundStateError: the round was settled.
@@ -190,7 +197,8 @@ class Ledger:
             if not rules.check_release(charge):
                 return
             revision, _ = self._snapshot(charge.population)
-            if self._change(charge, revision, {"state": ChargeState.RELEASED.value}):
+            entry = _log_entry(LedgerEvent.RELEASED, charge.population, round_id, *discards)
+            if self._change(charge, revision, {"state": ChargeState.RELEASED.value}, entry):
                 return
 
     def positions(self, population: str) -> dict[int, int]:
@@ -235,7 +243,8 @@ class Ledger:
                     db.execute(insert(charges), rows)
                 db.execute(mark)
 
-            if self._commit(population, revision, change):
+            entries = [_restored_entry(charge) for charge in lost]
+            if self._commit(population, revision, change, entries):
                 return
 
     def charge(self, round_id: str) -> Charge:
@@ -380,8 +389,24 @@ class Ledger:
             )
         return None if row is None else _charge(row)
 
-    def _change(self, charge: Charge, revision: int, values: Mapping[str, object]) -> bool:
-        """Commits new values of a charge that is still reserved.
+    def log_leaves(self, after: int = 0) -> list[bytes]:
+        """Hashes of the entries of the public log, from entry `after` on."""
+        newer = select(log_entries.c.leaf).where(log_entries.c.number >= after)
+        with failures(), self._engine.begin() as db:
+            leaves = db.execute(newer.order_by(log_entries.c.number)).scalars()
+            return [bytes(leaf) for leaf in leaves]
+
+    def log_entries(self, begin: int, end: int) -> list[bytes]:
+        """Entries of the public log, from `begin` to `end`, exclusive."""
+        number = log_entries.c.number
+        page = select(log_entries.c.data).where(number >= begin, number < end).order_by(number)
+        with failures(), self._engine.begin() as db:
+            return [bytes(data) for data in db.execute(page).scalars()]
+
+    def _change(
+        self, charge: Charge, revision: int, values: Mapping[str, object], entry: bytes
+    ) -> bool:
+        """Commits new values of a charge that is still reserved, and their log entry.
 
         False where another process changed it meanwhile.
         """
@@ -399,12 +424,16 @@ class Ledger:
                 # cannot show that.
                 raise _NothingChangedError
 
-        return self._commit(charge.population, revision, change)
+        return self._commit(charge.population, revision, change, [entry])
 
     def _commit(
-        self, population: str, revision: int, change: Callable[[Connection], object]
+        self,
+        population: str,
+        revision: int,
+        change: Callable[[Connection], object],
+        entries: Sequence[bytes],
     ) -> bool:
-        """Commits a change if the population is still at `revision`.
+        """Commits a change and its log entries if the population is still at `revision`.
 
         False, and no change, if it is not.
         """
@@ -428,15 +457,48 @@ class Ledger:
                         if swapped.rowcount != 1:
                             return False
                     change(db)
+                    _append(db, entries)
             except _NothingChangedError:
                 return False
             except IntegrityError:
-                # Somebody else made the population, or this very round under another population,
-                # meanwhile.
+                # Somebody else made the population, this very round under another population, or
+                # an entry of the log meanwhile.
                 return False
         # in a transaction of its own: curves can be computed again, a charge must not wait
         self._store_curves()
         return True
+
+
+def _append(db: Connection, entries: Sequence[bytes]) -> None:
+    last = db.execute(select(func.max(log_entries.c.number))).scalar()
+    size = 0 if last is None else int(last) + 1
+    rows = [
+        {"number": size + number, "leaf": leaf_hash(data), "data": data}
+        for number, data in enumerate(entries)
+    ]
+    if rows:
+        db.execute(insert(log_entries), rows)
+
+
+def _log_entry(event: LedgerEvent, population: str, round_id: str, *documents: bytes) -> bytes:
+    texts = tuple(document.decode() for document in documents)
+    try:
+        return LedgerLogEntry(
+            event=event, population=population, round_id=round_id, documents=texts
+        ).to_bytes()
+    except ValueError as error:
+        raise LedgerError(f"cannot be logged: {error}; nothing was changed") from error
+
+
+def _restored_entry(charge: Charge) -> bytes:
+    final = () if charge.final_certificate is None else (charge.final_certificate,)
+    return _log_entry(
+        LedgerEvent.RESTORED,
+        charge.population,
+        charge.round_id,
+        charge.plan_certificate,
+        *final,
+    )
 
 
 class _NothingChangedError(Exception):

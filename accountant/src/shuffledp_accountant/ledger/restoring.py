@@ -205,7 +205,7 @@ def _charge(evidence: RoundCertificates) -> Charge:
         population=plan.population,
         entry=plan.ledger.entry,
         state=ChargeState.RESERVED if final is None else ChargeState.SETTLED,
-        plan=to_json(_plan_of(plan)).decode(),
+        plan=to_json(plan_of(plan)).decode(),
         cost=Cost(plan.mechanism, _setting(certified), plan.delta),
         epsilon=float("inf") if epsilon is None else epsilon,
         plan_certificate=evidence.plan_bytes,
@@ -235,7 +235,7 @@ def _setting(certificate: Certificate) -> Setting:
     )
 
 
-def _plan_of(certificate: Certificate) -> RoundPlan:
+def plan_of(certificate: Certificate) -> RoundPlan:
     """A plan that asks for what was certified, by which the round can still be settled or
     released.
     """

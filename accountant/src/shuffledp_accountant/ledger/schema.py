@@ -92,3 +92,13 @@ curves: Final = Table(
     Column("points", LargeBinary, nullable=False),
     Column("made_at", BigInteger, nullable=False),
 )
+
+# What the public log holds (docs/log.md): every change of a charge, committed with it. `leaf` is
+# the entry's hash in the Merkle tree, so that a start need not read the entries.
+log_entries: Final = Table(
+    "log_entries",
+    METADATA,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("leaf", LargeBinary, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)

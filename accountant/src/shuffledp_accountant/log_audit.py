@@ -1,0 +1,227 @@
+"""Replaying the public log of a ledger: every charge, and what they compose to.
+
+Anyone with the roster can do it; only signed documents are believed. docs/log.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from shuffledp_accountant.ledger.charges import Budget, total
+from shuffledp_accountant.ledger.restoring import plan_of
+from shuffledp_core.documents.losses import Losses, charged_reports
+from shuffledp_core.documents.models import Certificate, Discard, Roster
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import FalseCertificateError, LogProofError
+from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.keys import verify_from
+from shuffledp_core.transparency.entries import LedgerEvent, LedgerLogEntry
+from shuffledp_core.vocabulary import CertificateStage
+from shuffledp_privacy.analysis import Cost, cost_of
+
+_TOLERANCE = 1e-6
+"""Relative difference between ε of two builds that is not called a contradiction."""
+
+
+@dataclass
+class AccountReplay:
+    """Account of a population, as its entries add up.
+
+    `spent` and `limit` are ε at `delta`, of the newest certificate; `unexplained` are the rounds
+    that were released before the log began, whose discards it does not have.
+    """
+
+    entry: int = 0
+    spent: float = 0.0
+    limit: float = 0.0
+    delta: float = 0.0
+    settled: int = 0
+    released: int = 0
+    restored: int = 0
+    unexplained: list[str] = field(default_factory=list)
+    open: dict[str, Certificate] = field(default_factory=dict)
+    costs: Counter[Cost] = field(default_factory=Counter)
+
+
+@dataclass
+class LogAudit:
+    """Replays a log's entries, in order."""
+
+    roster: Roster
+    accounts: dict[str, AccountReplay] = field(default_factory=dict)
+    rounds: set[str] = field(default_factory=set)
+    number: int = 0
+
+    def replay(
+        self, entries: Iterable[LedgerLogEntry], report: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Check entries and add them up.
+
+        Args:
+            entries: the next ones.
+            report: called with the number of entries done.
+
+        Raises:
+            LogProofError: an entry contradicts an earlier one, or lacks the documents behind it.
+            FalseCertificateError: a certificate states less than all charges add up to, or a
+                charge went beyond the budget.
+            DocumentError: a document in an entry cannot be believed.
+        """
+        steps = {
+            LedgerEvent.RESERVED: self._reserve,
+            LedgerEvent.SETTLED: self._settle,
+            LedgerEvent.RELEASED: self._release,
+            LedgerEvent.RESTORED: self._restore,
+        }
+        for entry in entries:
+            steps[entry.event](entry)
+            self.number += 1
+            report(self.number)
+
+    def _reserve(self, entry: LedgerLogEntry) -> None:
+        plan = self._certificate(entry, 0, CertificateStage.PLAN)
+        account = self._begin(entry, plan)
+        if plan.ledger.entry != account.entry + 1:
+            raise self._contradiction(
+                f"round {plan.round_id} is entry {plan.ledger.entry} of {plan.population}, and "
+                f"{account.entry + 1} comes next"
+            )
+        account.entry += 1
+        account.costs[_planned_cost(plan)] += 1
+        self._compose(account, plan, may_exceed=False)
+
+    def _settle(self, entry: LedgerLogEntry) -> None:
+        final = self._certificate(entry, 0, CertificateStage.FINAL)
+        account, plan = self._end(entry)
+        self._replace_cost(account, plan, final)
+        account.settled += 1
+        # A settlement may go beyond the budget: the reports exist.
+        self._compose(account, final, may_exceed=True)
+
+    def _release(self, entry: LedgerLogEntry) -> None:
+        account, plan = self._end(entry)
+        if entry.documents:
+            self._check_discards(entry, plan)
+        else:
+            account.unexplained.append(plan.round_id)
+        account.costs -= Counter([_planned_cost(plan)])
+        account.released += 1
+
+    def _restore(self, entry: LedgerLogEntry) -> None:
+        plan = self._certificate(entry, 0, CertificateStage.PLAN)
+        account = self._begin(entry, plan)
+        account.entry = max(account.entry + 1, plan.ledger.entry)
+        account.costs[_planned_cost(plan)] += 1
+        account.restored += 1
+        if len(entry.documents) > 1:
+            final = self._certificate(entry, 1, CertificateStage.FINAL)
+            self._replace_cost(account, account.open.pop(plan.round_id), final)
+
+    def _certificate(
+        self, entry: LedgerLogEntry, position: int, stage: CertificateStage
+    ) -> Certificate:
+        if position >= len(entry.documents):
+            raise self._contradiction(f"round {entry.round_id} has no {stage} certificate")
+        signed = Signed.from_bytes(entry.documents[position].encode())
+        certificate = verify_from(self.roster.accountant, signed, Certificate)
+        shown = (certificate.deployment, certificate.stage)
+        about = (certificate.round_id, certificate.population)
+        if shown != (self.roster.deployment, stage) or about != (entry.round_id, entry.population):
+            raise self._contradiction(
+                f"the certificate of round {entry.round_id} is another round's, or of another stage"
+            )
+        return certificate
+
+    def _begin(self, entry: LedgerLogEntry, plan: Certificate) -> AccountReplay:
+        if plan.round_id in self.rounds:
+            raise self._contradiction(f"round {plan.round_id} is charged twice")
+        self.rounds.add(plan.round_id)
+        account = self.accounts.setdefault(entry.population, AccountReplay())
+        account.open[plan.round_id] = plan
+        return account
+
+    def _end(self, entry: LedgerLogEntry) -> tuple[AccountReplay, Certificate]:
+        account = self.accounts.setdefault(entry.population, AccountReplay())
+        plan = account.open.pop(entry.round_id, None)
+        if plan is None:
+            raise self._contradiction(
+                f"round {entry.round_id} is {entry.event}, but it is not reserved"
+            )
+        return account, plan
+
+    def _replace_cost(self, account: AccountReplay, plan: Certificate, final: Certificate) -> None:
+        reserved = _planned_cost(plan)
+        account.costs -= Counter([reserved])
+        account.costs[_settled_cost(reserved, plan, final)] += 1
+
+    def _check_discards(self, entry: LedgerLogEntry, plan: Certificate) -> None:
+        missing = set(plan.route)
+        for text in entry.documents:
+            signed = Signed.from_bytes(text.encode())
+            if signed.signer not in plan.route:
+                raise self._contradiction(f"{signed.signer!r} is not on the route")
+            discard = verify_from(self.roster.party(signed.signer), signed, Discard)
+            forged = discard.node != signed.signer or discard.round_id != plan.round_id
+            if forged or discard.forwarded:
+                raise self._contradiction(
+                    f"round {plan.round_id} was released although {signed.signer} does not say "
+                    "that nothing left it"
+                )
+            missing.discard(discard.node)
+        if missing:
+            raise self._contradiction(
+                f"round {plan.round_id} was released without {', '.join(sorted(missing))}"
+            )
+
+    def _compose(
+        self, account: AccountReplay, certificate: Certificate, *, may_exceed: bool
+    ) -> None:
+        position = certificate.ledger
+        composed = min(
+            total(
+                Budget(position.limit, position.delta, adjacency, position.composition),
+                account.costs,
+            ).certified
+            for adjacency in _adjacencies(account.costs)
+        )
+        stated = float("inf") if position.spent is None else position.spent
+        if stated < composed * (1 - _TOLERANCE):
+            raise FalseCertificateError(
+                f"log entry {self.number}: the certificate of round {certificate.round_id} says "
+                f"that epsilon {stated:.6g} is spent; the charges add up to {composed:.6g}"
+            )
+        if not may_exceed and composed > position.limit * (1 + _TOLERANCE):
+            raise FalseCertificateError(
+                f"log entry {self.number}: round {certificate.round_id} was charged beyond the "
+                f"budget: {composed:.6g} of {position.limit:g}"
+            )
+        account.spent, account.limit, account.delta = stated, position.limit, position.delta
+
+    def _contradiction(self, what: str) -> LogProofError:
+        return LogProofError(f"log entry {self.number}: {what}")
+
+
+def _adjacencies(costs: Counter[Cost]) -> tuple[Adjacency, ...]:
+    """Adjacencies that the budget may have: certificates do not say which."""
+    metric = all(cost.setting.adjacency is Adjacency.METRIC for cost in costs)
+    return (Adjacency.STANDARD, Adjacency.METRIC) if metric else (Adjacency.STANDARD,)
+
+
+def _planned_cost(plan: Certificate) -> Cost:
+    return _with_distance(cost_of(plan_of(plan), plan.mechanism, plan.users), plan)
+
+
+def _settled_cost(reserved: Cost, plan: Certificate, final: Certificate) -> Cost:
+    """What the round was charged: `ledger.charges.settled_cost`."""
+    losses = Losses(final.dropped, final.invalid)
+    honest = charged_reports(final.users, plan.users, plan.honest, plan.mechanism, losses)
+    if max(1, honest) >= reserved.setting.honest:
+        return reserved
+    cost = _with_distance(cost_of(plan_of(plan), plan.mechanism, final.users), plan)
+    return replace(cost, setting=replace(cost.setting, honest=max(1, honest)))
+
+
+def _with_distance(cost: Cost, plan: Certificate) -> Cost:
+    return replace(cost, setting=replace(cost.setting, max_distance=plan.max_distance))

@@ -1,0 +1,121 @@
+"""The public log of the ledger: every change of a charge, as static files that anyone can serve.
+
+The ledger commits the log's entries together with the charges they are about; this module writes
+what is committed as tiles, and signs checkpoints. docs/log.md.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import structlog
+
+from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_core.errors import DocumentError, LedgerAwayError
+from shuffledp_core.runtime.files import write_atomic
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.transparency.entries import ledger_log_key
+from shuffledp_core.transparency.notes import (
+    Checkpoint,
+    check_note,
+    parse_checkpoint,
+    parse_note,
+    sign_note,
+)
+from shuffledp_core.transparency.tiles import (
+    CHECKPOINT_PATH,
+    PARTIAL_SUFFIX,
+    bundles_between,
+    pack_bundle,
+    tiles_since,
+)
+from shuffledp_core.transparency.tree import MerkleTree
+
+
+class PublicLog:
+    """Writes the ledger's log into a folder. Safe to use from several threads.
+
+    A folder that shows more than the ledger holds, or something else, belongs to a ledger that was
+    restored from a backup. Nothing is written then, because the log would show two histories:
+    `shuffledp ledger restore` puts back what the log still has.
+    """
+
+    def __init__(self, folder: Path, ledger: Ledger, identity: Identity, deployment: str) -> None:
+        """Reads the ledger's log; `publish` writes what the folder lacks."""
+        self._folder = folder
+        self._ledger = ledger
+        self._identity = identity
+        self._key = ledger_log_key(deployment, identity.public_key)
+        self._tree = MerkleTree(ledger.log_leaves())
+        self._lock = threading.Lock()
+        self._published = 0
+        self._is_forked = False
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Goes on where the folder's checkpoint ends, if it is the beginning of this log."""
+        file = self._folder / CHECKPOINT_PATH
+        if not file.exists():
+            return
+        try:
+            shown = parse_checkpoint(check_note(parse_note(file.read_bytes()), self._key))
+        except DocumentError as error:
+            structlog.get_logger().warning(
+                "checkpoint of the public log ignored", reason=str(error)
+            )
+            return
+        if shown.size > self._tree.size or self._tree.root(shown.size) != shown.root:
+            self._is_forked = True
+            structlog.get_logger().error(
+                "public log stopped: it shows charges that the ledger has lost; run `shuffledp "
+                "ledger restore`",
+                shown=shown.size,
+                size=self._tree.size,
+            )
+            return
+        self._published = shown.size
+
+    def publish(self) -> None:
+        """Write what the ledger has committed since, then a checkpoint over all of it.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+            LedgerAwayError: the folder cannot be written; the next call tries again.
+        """
+        with self._lock:
+            if self._is_forked:
+                return
+            for leaf in self._ledger.log_leaves(self._tree.size):
+                self._tree.append(leaf)
+            if self._published == self._tree.size and (self._folder / CHECKPOINT_PATH).exists():
+                return
+            try:
+                self._write()
+            except OSError as error:
+                raise LedgerAwayError(
+                    f"the public log cannot be written ({error.strerror or error}): make room in "
+                    f"{self._folder} or mend the disk, then ask again"
+                ) from error
+
+    def _write(self) -> None:
+        size = self._tree.size
+        for path, begin, end in bundles_between(self._published, size):
+            self._write_file(path, pack_bundle(self._ledger.log_entries(begin, end)))
+        for path, content in tiles_since(self._tree, self._published):
+            self._write_file(path, content)
+        checkpoint = Checkpoint(self._key.name, size, self._tree.root())
+        note = sign_note(checkpoint.to_text(), self._key, self._identity.key.sign)
+        # Last, so that a reader of the checkpoint finds everything below it.
+        self._write_file(CHECKPOINT_PATH, note.encode())
+        self._published = size
+
+    def _write_file(self, path: str, content: bytes) -> None:
+        """Write a file that every user of this machine may read, such as a web server."""
+        file = self._folder / path
+        file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        write_atomic(file, content)
+        file.chmod(0o644)
+        # A full tile replaces the narrower ones.
+        shutil.rmtree(file.with_name(file.name + PARTIAL_SUFFIX), ignore_errors=True)

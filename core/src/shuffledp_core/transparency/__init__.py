@@ -1,0 +1,1 @@
+"""Transparency logs: Merkle tree, signed checkpoints and tiles in the C2SP formats."""

@@ -1,0 +1,78 @@
+"""Entries of the public log of a privacy ledger."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from shuffledp_core.documents.signed import from_json, to_json
+from shuffledp_core.errors import MalformedDocumentError
+from shuffledp_core.transparency.notes import NoteKey
+from shuffledp_core.transparency.tiles import MAX_ENTRY_BYTES
+
+_PREFIX: Final = "shuffledp-ledger/"
+
+
+class LedgerEvent(StrEnum):
+    """What an entry says happened to a round's charge."""
+
+    RESERVED = "reserved"
+    SETTLED = "settled"
+    RELEASED = "released"
+    RESTORED = "restored"
+
+
+class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One change of a ledger.
+
+    Attributes:
+        event: what changed.
+        population: whose account.
+        round_id: whose charge.
+        documents: the signed documents behind the change, as they travel: the plan certificate of a
+            reservation, the final certificate of a settlement, the nodes' discards of a release;
+            of a charge that was made again after a restore, its plan certificate and perhaps its
+            final one.
+    """
+
+    event: LedgerEvent
+    population: str
+    round_id: str
+    documents: tuple[str, ...]
+
+    def to_bytes(self) -> bytes:
+        """The entry as the log holds it.
+
+        Raises:
+            ValueError: it is longer than a log can hold.
+        """
+        data = to_json(self)
+        if len(data) > MAX_ENTRY_BYTES:
+            raise ValueError(
+                f"the log entry of round {self.round_id} has {len(data):,} bytes, more than "
+                f"{MAX_ENTRY_BYTES:,}"
+            )
+        return data
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> LedgerLogEntry:
+        """Parses an entry; nothing in it is believed before its documents are verified.
+
+        Raises:
+            MalformedDocumentError: it is not one, or not in its one encoding.
+        """
+        entry = from_json(data, cls)
+        if to_json(entry) != data:
+            raise MalformedDocumentError("a log entry is not in its one encoding")
+        return entry
+
+
+def ledger_log_key(deployment: str, public_key: bytes) -> NoteKey:
+    """The key that signs the public log of a deployment's ledger.
+
+    It is the accountant's; its name is the origin of the log. No other statement that this key
+    signs begins with this name.
+    """
+    return NoteKey(f"{_PREFIX}{deployment}", public_key)
