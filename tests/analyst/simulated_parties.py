@@ -414,6 +414,17 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
     ) -> node_pb2.SettleAccusationResponse:
         raise RoundStateError("plain rounds accuse nobody")
 
+    async def GetDummies(
+        self, request: node_pb2.GetDummiesRequest, context: Context
+    ) -> AsyncIterator[node_pb2.GetDummiesResponse]:
+        raise RoundStateError("nodes of plain rounds send no dummies")
+        yield node_pb2.GetDummiesResponse()
+
+    async def SetDummies(
+        self, request_iterator: AsyncIterator[node_pb2.SetDummiesRequest], context: Context
+    ) -> node_pb2.SetDummiesResponse:
+        raise RoundStateError("nodes of plain rounds send no dummies")
+
     async def WatchRound(
         self, request: node_pb2.WatchRoundRequest, context: Context
     ) -> AsyncIterator[node_pb2.WatchRoundResponse]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import mixing_cheats as cheats
 import mixing_couriers as couriers
+import mixing_dummies as dummies
 import mixing_spellings as spellings
 from mixing_cheats import secrets_of, spoiled_user
 from mixing_false_claims import (
@@ -343,6 +344,7 @@ def attacks() -> dict[str, Attack]:
         **bad_user,
         **nodes,
         **carried(),
+        **of_dummies(),
         "symbol outside the alphabet": Attack(
             lambda: spoiled(NODES + 1, "symbol"), "unnoticed", seven, ("F1",)
         ),
@@ -483,6 +485,46 @@ def attacks() -> dict[str, Attack]:
             )
             for how in ("dropped", "doubled", "exchanged", "symbol")
         },
+    }
+
+
+def of_dummies() -> dict[str, Attack]:
+    """Attacks on the dummies of others, and broken dummies, in rounds whose nodes add some."""
+    return {
+        **{
+            f"another node's dummy {what} at node {position}": Attack(
+                lambda change=change, position=position: dummies.with_cheat(change, position),  # type: ignore[misc]
+                error,
+                f"node {position}",
+            )
+            for what, (change, error) in dummies.CHEATS.items()
+            for position in range(1, dummies.OWNER)
+        },
+        **{
+            f"another node's dummies {what} on the list": Attack(
+                play, "BadListError", "node 1", ("D3 nodes",) if what != "made up" else ()
+            )
+            for what, play in dummies.LISTS.items()
+        },
+        **{
+            f"{many} of a node's dummies broken at layer {layer}": Attack(
+                lambda layer=layer, many=many: dummies.broken_dummies(2, layer, many),  # type: ignore[misc]
+                "BadBlameError",
+                "node 2",
+                ("T5 dummies",),
+            )
+            for layer in range(2, NODES + 2)
+            for many in (1, dummies.DUMMIES)
+        },
+        "a dummy outside the alphabet": Attack(
+            lambda: dummies.broken_dummies(2, NODES + 1, 1, "symbol"),
+            "BadBlameError",
+            "node 2",
+            ("T5 dummies",),
+        ),
+        "a node's key as a user's": Attack(
+            dummies.node_as_a_user, "BadClaimError", "node 2", ("D3 users",)
+        ),
     }
 
 

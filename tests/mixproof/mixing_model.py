@@ -56,12 +56,12 @@ def route_keys() -> tuple[tuple[NodeSecret, ...], tuple[NodeKey, ...]]:
 
 
 @cache
-def terms(min_reports: int = 6, manifest: bytes = MANIFEST) -> MixTerms:
+def terms(min_reports: int = 6, manifest: bytes = MANIFEST, dummies: int = 0) -> MixTerms:
     route = check_route(CONTEXT, NAMES, route_keys()[1])
     identities = tuple(
         bindings.crypto_sign_seed_keypair(identity_seed(at))[0] for at in range(1, NODES + 2)
     )
-    return MixTerms(manifest, route, identities, MESSAGES, 1, ALPHABET, min_reports, USERS)
+    return MixTerms(manifest, route, identities, MESSAGES, 1, ALPHABET, min_reports, USERS, dummies)
 
 
 def identity_seed(position: int) -> bytes:
@@ -95,11 +95,16 @@ ENROLLED = frozenset(prepared.claim.credential for prepared in honest_users())
 
 
 @cache
-def listed(users: tuple[PreparedClaim, ...], round_terms: MixTerms) -> ClaimList:
+def listed(
+    users: tuple[PreparedClaim, ...],
+    round_terms: MixTerms,
+    dummies: tuple[PreparedClaim, ...] = (),
+) -> ClaimList:
     """The list that an honest node 1 makes: it checks every envelope first."""
-    for user in users:
-        open_submission(round_terms, user.claim, user.submission)
+    for sender in (*users, *dummies):
+        open_submission(round_terms, sender.claim, sender.submission)
     claims = sorted((user.claim for user in users), key=lambda claim: claim.credential)
+    claims += [node.claim for node in dummies]
     return check_list(round_terms, claims, ENROLLED, list_signature(round_terms, claims))
 
 
@@ -118,9 +123,10 @@ class World:
     board: tuple[bytes, ...] = ()
     board_signature: bytes = b""
     random: RandomBytes = field(default_factory=lambda: randomness("world"))
+    dummies: tuple[PreparedClaim, ...] = ()
 
     def __post_init__(self) -> None:
-        self.listed = listed(self.users, self.terms)
+        self.listed = listed(self.users, self.terms, self.dummies)
         self.hops = [self.node(Hop, position) for position in range(1, NODES + 1)]
         self.analyst = Analyst(self.terms, self.listed, signer(NODES + 1))
 
@@ -135,7 +141,8 @@ class World:
 
     def play(self) -> World:
         """The whole round; a typed error ends it."""
-        self.hops[0].take({user.claim.credential: user.submission for user in self.users})
+        senders = (*self.users, *self.dummies)
+        self.hops[0].take({sender.claim.credential: sender.submission for sender in senders})
         records: tuple[bytes, ...] = ()
         for party in (*self.hops, self.analyst):
             if party.position > 1:

@@ -98,7 +98,7 @@ class Blame(Table):
         return answer
 
     def check_excluded(self, accuser: Receiver, credential: bytes) -> None:
-        if credential in {users.credential(user) for user in self.honest_users()}:
+        if credential in {users.credential(user) for user in self.honest_senders()}:
             raise Broken("P2 (a): a trace leads to an honest user")
         if credential in {each.credential for each in accuser.chain.excluded}:
             raise Broken("P2: a trace leads to somebody who was excluded before")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import small_users as users
 from small_search import Broken
 from small_truth import boxes, key_at
 
@@ -37,8 +38,8 @@ def check_links(game: Table) -> None:
     out = {record[:WIDTH]: record[WIDTH:] for record in game.outputs.get(at, ())}
     messages = [
         (user, message)
-        for user in game.honest_users()
-        for message in range(terms.messages_per_user)
+        for user in game.honest_senders()
+        for message in range(users.messages_of(terms, user))
     ]
     behind = [
         key for user, message in messages if (key := key_at(terms, user, message, at + 1)) in out

@@ -17,6 +17,7 @@ from small_table import (
     ALPHABET,
     CLAIMED,
     CONTEXT,
+    DUMMIES_LIST,
     KEYS,
     LIST,
     PASSED_ON,
@@ -25,7 +26,6 @@ from small_table import (
     Table,
     checked_list,
     checked_route,
-    identity_seed,
     node_key,
     signer,
 )
@@ -36,6 +36,7 @@ from shuffledp_core.mixproof.claims import (
     ClaimList,
     PreparedClaim,
     check_claim,
+    check_dummies_claim,
     check_list,
     list_digest,
     open_submission,
@@ -68,14 +69,14 @@ class Opening(Table):
             keys.append(key)
             checked_route(tuple(keys))
         identities = tuple(
-            bindings.crypto_sign_seed_keypair(identity_seed(at))[0]
+            bindings.crypto_sign_seed_keypair(users.identity_seed(at))[0]
             for at in range(1, self.setting.nodes + 2)
         )
         most = self.setting.people
         self.terms = MixTerms(
             bytes(WIDTH), checked_route(tuple(keys)), identities, self.setting.messages, 1,
             ALPHABET,
-            self.setting.min_reports, most,
+            self.setting.min_reports, most, self.setting.dummies,
         )  # fmt: skip
         self.secrets = secrets
 
@@ -115,6 +116,7 @@ class Opening(Table):
             if self.is_corrupt("node 1") or self.accepted(user, sent, taken):
                 self.sent[user] = sent
                 taken.append(sent.claim)
+        self.take_dummies(taken)
         for who in ("node 1", "carrier"):
             move = self.pick(who, PASSED_ON)
             if move:
@@ -122,6 +124,27 @@ class Opening(Table):
                 damaged = carriers.damaged_claim(move, claim)
                 with suppress(BadClaimError):
                     self.judge_claim(damaged)
+
+    def take_dummies(self, taken: list[Claim]) -> None:
+        """All nodes claim their dummies; an honest node 1 goes on only if all of them hold."""
+        if not self.setting.dummies:
+            return
+        seen = {key for claim in taken for key in claim.key_list}
+        for position in range(1, self.setting.nodes + 1):
+            who = f"node {position}"
+            move = self.pick(who, users.DUMMY_MOVES)
+            sent = (
+                users.corrupt_dummies(self.terms, position, move)
+                if self.is_corrupt(who)
+                else users.honest(self.terms, users.dummies_of(position))
+            )
+            if not self.is_corrupt("node 1"):
+                check_dummies_claim(self.terms, position, sent.claim)
+                open_submission(self.terms, sent.claim, sent.submission)
+                if not seen.isdisjoint(sent.claim.key_list):
+                    raise Over
+            seen.update(sent.claim.key_list)
+            self.dummies[position] = sent
 
     def judge_claim(self, claim: Claim) -> None:
         try:
@@ -151,10 +174,13 @@ class Opening(Table):
         )
         if not self.is_corrupt("node 1") and len(claims) < self.setting.min_reports:
             raise Over
-        move = self.pick("node 1", LIST)
+        claims += [sent.claim for sent in self.dummies.values()]
+        move = self.pick("node 1", LIST + DUMMIES_LIST if self.dummies else LIST)
         if move == "two lists":
             self.excused = True
             self.second_list = self.listed_by_node_1(self.other_claims(claims))
+        elif move in DUMMIES_LIST:
+            claims = self.without_dummies_of_last(move, claims)
         elif move:
             claims = self.corrupt_list(move, claims)
         damage = self.pick("carrier", CLAIMED)
@@ -183,6 +209,20 @@ class Opening(Table):
         if move == "lists a damaged claim":
             return [carriers.damaged_claim(PASSED_ON[1], claims[0]), *claims[1:]]
         return [claims[0], *claims]
+
+    def without_dummies_of_last(self, move: str, claims: list[Claim]) -> list[Claim]:
+        last = self.setting.nodes
+        if move == "lists no dummies of the last node":
+            del self.dummies[last]
+            return claims[:-1]
+        secrets = [fresh(f"dummy {index}") for index in range(self.setting.dummies)]
+        records = [seal_record(self.terms, secret, 1) for secret in secrets]
+        forged = sign_claim(
+            self.terms, records, secrets, users.identity_seed(1), Drawn("in the last one's name")
+        )
+        named = replace(forged.claim, credential=users.credential(users.dummies_of(last)))
+        self.dummies[last] = replace(forged, claim=named)
+        return [*claims[:-1], named]
 
     def other_claims(self, claims: list[Claim]) -> list[Claim]:
         """The claims with another one of a colluder's, whose keys have the same sum."""

@@ -80,7 +80,8 @@ class Round(Opening, Blame):
 
     def mix(self) -> None:
         self.parties = [self.party(position) for position in range(1, self.setting.nodes + 2)]
-        submissions = {sent.claim.credential: sent.submission for sent in self.sent.values()}
+        senders = (*self.sent.values(), *self.dummies.values())
+        submissions = {sent.claim.credential: sent.submission for sent in senders}
         if self.second_list:
             submissions.update([self.second_submission])
         first = self.parties[0]

@@ -22,7 +22,7 @@ from shuffledp_core.mixproof.claims import (
     check_list,
 )
 from shuffledp_core.mixproof.evidence import Transcript
-from shuffledp_core.mixproof.group import WIDTH, Element, Scalar, multiply, number
+from shuffledp_core.mixproof.group import Element, Scalar, multiply, number
 from shuffledp_core.mixproof.headers import Header, Signer
 from shuffledp_core.mixproof.hops import Receiver
 from shuffledp_core.mixproof.keys import (
@@ -54,6 +54,7 @@ LIST = (
     "lists a damaged claim",
     "two lists",
 )
+DUMMIES_LIST = ("lists no dummies of the last node", "lists dummies of its own for the last node's")
 PASSED_ON = ("a claim cut elsewhere", "a claim with a damaged proof")
 CLAIMED = ("the list without a claim", "the list with a damaged claim")
 
@@ -70,6 +71,7 @@ class Setting:
     nodes: int = 2
     people: int = 3
     messages: int = 1
+    dummies: int = 0
     min_reports: int = 2
     shared_keys: bool = False
     given: frozenset[str] = frozenset()
@@ -89,12 +91,8 @@ class Drawn:
 
 @cache
 def signer(position: int) -> Signer:
-    private = bindings.crypto_sign_seed_keypair(identity_seed(position))[1]
+    private = bindings.crypto_sign_seed_keypair(users.identity_seed(position))[1]
     return lambda statement: bindings.crypto_sign(statement, private)[:64]
-
-
-def identity_seed(position: int) -> bytes:
-    return f"identity {position}".encode().ljust(WIDTH)
 
 
 @cache
@@ -131,6 +129,7 @@ class Table:
         self.transcripts: list[Transcript] = []
         self.parties: list[Receiver] = []
         self.sent: dict[int, PreparedClaim] = {}
+        self.dummies: dict[int, PreparedClaim] = {}
         self.shown: list[tuple[int, Element]] = []
         self.outputs: dict[int, tuple[bytes, ...]] = {}
         self.excused = self.odd_keys = False
@@ -158,6 +157,15 @@ class Table:
     def honest_users(self) -> list[int]:
         return [user for user in range(self.setting.people) if not self.is_corrupt(f"user {user}")]
 
+    def honest_nodes(self) -> list[int]:
+        nodes = range(1, self.setting.nodes + 1)
+        return [position for position in nodes if not self.is_corrupt(f"node {position}")]
+
+    def honest_senders(self) -> list[int]:
+        """All whose messages must arrive; first the nodes, whose dummies are attacked first."""
+        nodes = self.honest_nodes() if self.setting.dummies else []
+        return [*map(users.dummies_of, nodes), *self.honest_users()]
+
     def colluders(self) -> list[tuple[Scalar, ...]]:
         """The secrets of the corrupt users, the last one first."""
         corrupt = [user for user in range(self.setting.people) if self.is_corrupt(f"user {user}")]
@@ -166,7 +174,7 @@ class Table:
     def honest_place(self, keys: Sequence[Element], blinded: int) -> int:
         """Where an honest user's key stands among these, which `blinded` nodes blinded."""
         base = self.terms.route.blinding[blinded]
-        for user in self.honest_users():
+        for user in self.honest_senders():
             for secret in users.honest(self.terms, user).secrets:
                 if (key := multiply(secret, base)) in keys:
                     return keys.index(key)

@@ -46,16 +46,19 @@ def check_crowd(game: Table, hop: Hop) -> None:
     batch = {record[:WIDTH]: split_record(record)[1] for record in hop._input_batch.records}
     claims = {claim.credential: claim for claim in hop._listed.claims}
     excluded = {each.credential for each in hop.chain.excluded}
-    if not set(claims) <= game.enrolled:
+    people = set(claims) - set(terms.node_credentials)
+    if not people <= game.enrolled:
         raise Broken("P1: somebody on an honest node's list is not enrolled")
-    if len(set(claims) - excluded) < terms.min_reports:
+    if len(people - excluded) < terms.min_reports:
         raise Broken("P1: an honest node lets something out for fewer users than it should")
-    for user in game.honest_users():
+    for user in game.honest_senders():
         own = users.honest(terms, user).claim
         listed = claims.get(own.credential)
         if listed is not None and listed != own:
             raise Broken("P1: an honest user is listed with another claim than its own")
-        for message in range(terms.messages_per_user):
+        if listed is None and user >= users.OF_NODES:
+            raise Broken("P1: an honest node lets something out without an honest node's dummies")
+        for message in range(users.messages_of(terms, user)):
             found = batch.get(key_at(terms, user, message, at))
             if found != (boxes(terms, user, message)[at] if listed else None):
                 raise Broken(
@@ -63,7 +66,7 @@ def check_crowd(game: Table, hop: Hop) -> None:
                     "not as it was"
                 )
     left = hop._remaining()
-    if len(left) != terms.messages_per_user * (len(claims) - len(excluded)):
+    if len(left) != terms.count_messages(len(people) - len(excluded)):
         raise Broken("P1: an honest node lets out more or less than its list has messages")
     if any(hop._input_batch.contents[index] is None for index in left):
         raise Broken("P1: an honest node lets out a record that did not open")
@@ -72,9 +75,9 @@ def check_crowd(game: Table, hop: Hop) -> None:
 def check_shown(game: Table, hop: Hop, trace: Trace) -> None:
     """P2 (d): what an honest node shows belongs to no honest user."""
     last = trace.steps[-1].record[:WIDTH] if hop.position > 1 else b""
-    for user in game.honest_users():
+    for user in game.honest_senders():
         own = users.credential(user)
-        for message in range(game.terms.messages_per_user):
+        for message in range(users.messages_of(game.terms, user)):
             if last == key_at(game.terms, user, message, hop.position):
                 raise Broken("P2 (d): an honest node shows a step of an honest user's record")
         if hop.position == 1 and trace.origin and trace.origin.credential == own:
@@ -85,16 +88,15 @@ def check_board_truth(game: Table, chain: Chain, board: Sequence[bytes]) -> None
     """P3, of a board that anybody takes."""
     terms, listed = game.terms, chain.case.listed.by_credential
     said = {message[:WIDTH]: message[WIDTH : WIDTH + terms.symbol_bytes] for message in board}
-    if len(said) != len(board) or len(board) != terms.messages_per_user * (
-        len(listed) - len(chain.excluded)
-    ):
+    people = len(set(listed) - set(terms.node_credentials))
+    if len(said) != len(board) or len(board) != terms.count_messages(people - len(chain.excluded)):
         raise Broken("P3: the board has more or less than the messages of the users that are left")
     if any(int.from_bytes(symbol, "big") >= terms.alphabet for symbol in said.values()):
         raise Broken("P3: the board has a symbol that there is not")
-    for user in game.honest_users():
+    for user in game.honest_senders():
         own = users.honest(terms, user).claim
         if own.credential in listed:
-            for message in range(terms.messages_per_user):
+            for message in range(users.messages_of(terms, user)):
                 symbol = bytes([(user + message) % terms.alphabet])
                 if said.get(key_at(terms, user, message, terms.analyst)) != symbol:
                     raise Broken("P3: the board has not every message of a listed honest user")

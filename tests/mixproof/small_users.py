@@ -18,6 +18,7 @@ from shuffledp_core.mixproof.claims import (
     PreparedClaim,
     claim_bytes,
     make_claim,
+    make_dummies_claim,
     seal_record,
     sign_claim,
 )
@@ -61,7 +62,28 @@ SPOILED = {
 }
 
 
+DUMMY_MOVES = ("a broken dummy at 2", "a broken dummy at 3", "a dummy outside the alphabet")
+BROKEN = {
+    "a broken dummy at 2": (2, "box"),
+    "a broken dummy at 3": (3, "box"),
+    "a dummy outside the alphabet": (3, "symbol"),
+}
+OF_NODES = 1000
+"""Senders from here on are nodes: what node i sends, its dummies, is that of sender 1000 + i."""
+
+
+def dummies_of(position: int) -> int:
+    """The sender of a node's dummies."""
+    return OF_NODES + position
+
+
+def identity_seed(position: int) -> bytes:
+    return f"identity {position}".encode().ljust(WIDTH)
+
+
 def credential_seed(user: int) -> bytes:
+    if user >= OF_NODES:
+        return identity_seed(user - OF_NODES)
     return f"credential {user}".encode().ljust(WIDTH)
 
 
@@ -78,8 +100,35 @@ def secrets_of(user: int, messages: int) -> tuple[Scalar, ...]:
 
 @cache
 def honest(terms: MixTerms, user: int) -> PreparedClaim:
-    symbols = [(user + message) % terms.alphabet for message in range(terms.messages_per_user)]
+    symbols = [(user + message) % terms.alphabet for message in range(messages_of(terms, user))]
+    if user >= OF_NODES:
+        private = bindings.crypto_sign_seed_keypair(credential_seed(user))[1]
+        return make_dummies_claim(
+            terms,
+            user - OF_NODES,
+            symbols,
+            lambda statement: bindings.crypto_sign(statement, private)[:64],
+            randomness(f"user {user}"),
+        )
     return make_claim(terms, symbols, credential_seed(user), randomness(f"user {user}"))
+
+
+def messages_of(terms: MixTerms, user: int) -> int:
+    return terms.dummies if user >= OF_NODES else terms.messages_per_user
+
+
+@cache
+def corrupt_dummies(terms: MixTerms, position: int, move: str) -> PreparedClaim:
+    """What a corrupt node sends; the first of its dummies says nothing after a move."""
+    sender = dummies_of(position)
+    secrets = list(secrets_of(sender, terms.dummies))
+    records = [seal_record(terms, secret, 0) for secret in secrets]
+    if move:
+        layer, how = BROKEN[move]
+        records[0] = spoiled_record(terms, secrets[0], 0, layer, how)
+    return sign_claim(
+        terms, records, secrets, credential_seed(sender), randomness(f"node {position}")
+    )
 
 
 @cache

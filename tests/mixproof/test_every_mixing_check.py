@@ -23,6 +23,7 @@ PARTS = (
     "mixing_model",
     "mixing_cheats",
     "mixing_couriers",
+    "mixing_dummies",
     "mixing_false_claims",
     "mixing_spellings",
 )
@@ -42,13 +43,7 @@ def without(
         if file == PACKAGE / f"{where}.py":
             text = without_check(text, old, new)
         text = text.replace("shuffledp_core.mixproof", name)
-        for module in (
-            "mixing_model",
-            "mixing_cheats",
-            "mixing_couriers",
-            "mixing_false_claims",
-            "mixing_spellings",
-        ):
+        for module in PARTS:
             text = text.replace(f"from {module} import", f"from {name}.{module} import")
             text = text.replace(f"import {module} as", f"import {name}.{module} as")
         (tmp_path / name / file.name).write_text(text)

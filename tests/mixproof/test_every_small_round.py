@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -54,6 +55,7 @@ FOUND = {
     "C1 enrolled": Found("node 1", "P1"),
     "C1 lengths": Found("node 1", "P2"),
     "C1 signed": Found("node 1", "P2"),
+    "D3 nodes": Found("node 1", "P1", more={"dummies": 1}),
     "C2": Found("user 2", "P2", messages=2),
     "C3": Found("node 1, user 2", "P4", messages=2),
     "C3 powers": Found("node 1, user 2", "P4", messages=2),
@@ -96,6 +98,7 @@ FOUND = {
     "T3 deleted": Found("node 2, user 1, user 2", "P2", 2, 2),
     "T4": Found("node 2", "P2"),
     "T5 path": Found("node 1", "P2"),
+    "T5 dummies": Found("node 1", "P1", more={"dummies": 2}),
     "T5 blinding": Found("node 1, user 2", "P1", 2),
     "T6 named": Found("node 1, user 2", "P2", 2),
     "T6": Found("node 1, user 2", "P1", 2),
@@ -104,7 +107,10 @@ FOUND = {
     "after a discard": Found("carrier", "budget"),
 }
 
-NOT_NEEDED = {"T7 own": "it saves work: H1 (previous) refuses the same"}
+NOT_NEEDED = {
+    "T7 own": "it saves work: H1 (previous) refuses the same",
+    "D3 users": "an honest node 1 cannot mix two claims of one credential, and stops",
+}
 
 CUTS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     **{check: (where, ((old, new),)) for check, (where, old, new) in CUT.items()},
@@ -154,6 +160,16 @@ def test_no_small_round_with_two_messages_breaks_a_promise(
     rounds: ModuleType, corrupt: tuple[str, ...]
 ) -> None:
     assert search(rounds, corrupt, 1, messages=2)[1:] == ("", [])
+
+
+@pytest.mark.parametrize("dummies", [1, 2])
+@pytest.mark.parametrize("corrupt", COALITIONS, ids=", ".join)
+def test_no_small_round_with_dummies_of_nodes_breaks_a_promise(
+    rounds: ModuleType, corrupt: tuple[str, ...], dummies: int
+) -> None:
+    played, broken, moves = search(rounds, corrupt, 1, dummies=dummies)
+    assert not broken, (broken, moves)
+    assert played > 15
 
 
 @pytest.mark.parametrize("check", FOUND)
@@ -241,10 +257,11 @@ def test_every_check_is_searched_or_said_not_to_be_needed() -> None:
 @pytest.mark.slow
 def test_every_move_is_made_in_some_run_that_says_something(rounds: ModuleType) -> None:
     said = set()
-    for corrupt in COALITIONS:
+    sizes = ({"messages": 2}, 2), ({"dummies": 1}, 1)
+    for corrupt, (size, deviations) in product(COALITIONS, sizes):
         for choices, _ in every_run(
-            lambda choices, corrupt=corrupt: rounds.played(corrupt, choices, messages=2),  # type: ignore[misc]
-            2,
+            lambda choices, corrupt=corrupt, size=size: rounds.played(corrupt, choices, **size),  # type: ignore[misc]
+            deviations,
         ):
             if choices.ended != "moot":
                 said |= {each.split(": ")[1] for each in choices.said}
@@ -257,6 +274,8 @@ def test_every_move_is_made_in_some_run_that_says_something(rounds: ModuleType) 
     )
     others = (
         small_users.MOVES,
+        small_users.DUMMY_MOVES,
+        small_table.DUMMIES_LIST,
         small_table.KEYS,
         small_table.LIST,
         small_table.PASSED_ON,
@@ -277,7 +296,15 @@ def test_without_a_check_that_is_not_needed_nothing_is_broken(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "size", [{"messages": 2}, {"nodes": 3}, {"people": 2, "min_reports": 1}], ids=str
+    "size",
+    [
+        {"messages": 2},
+        {"nodes": 3},
+        {"people": 2, "min_reports": 1},
+        {"dummies": 1},
+        {"dummies": 2},
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("corrupt", COALITIONS, ids=", ".join)
 def test_no_larger_round_breaks_a_promise(

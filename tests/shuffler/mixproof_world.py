@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from shuffler_world import POPULATION, Round, User, World
+from shuffler_world import MECHANISM, POPULATION, Round, User, World
 
 from shuffledp_analyst.blame import trace_accusation
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Certificate, Credential, Manifest, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json, sign
 from shuffledp_core.documents.submission import SubmissionClaim
+from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.mixproof.chain import follow
 from shuffledp_core.mixproof.claiming import enrolled_claim, pack_claim
 from shuffledp_core.mixproof.claims import PreparedClaim, make_claim
@@ -80,6 +81,17 @@ class MixproofRound:
             node_pb2.SubmitWholeRequest(header=sent[0], envelope=sent[1])
         )
 
+    async def dummies(self, name: str) -> bytes:
+        request = node_pb2.GetDummiesRequest(round_id=self.round.round_id)
+        async with translate_errors(name):
+            return await joined(self.world.node(name).GetDummies(request))
+
+    async def bring(self, data: bytes, entry: str = "node-1") -> None:
+        parts = [node_pb2.SetDummiesRequest(round_id=self.round.round_id)]
+        parts += [node_pb2.SetDummiesRequest(chunk=chunk) for chunk in chunked(data)]
+        async with translate_errors(entry):
+            await self.world.node(entry).SetDummies(iter(parts))
+
     async def accusation(self, name: str) -> bytes:
         request = node_pb2.GetAccusationRequest(round_id=self.round.round_id)
         async with translate_errors(name):
@@ -136,9 +148,9 @@ async def prepare(
         return Signed.from_bytes((await world.node(name).PrepareRound(request)).round_key)
 
 
-def planned(world: World) -> Round:
+def planned(world: World, mechanism: Mechanism = MECHANISM) -> Round:
     """A certified verified round without any keys."""
-    round_ = world.round(mix="verified")
+    round_ = world.round(mechanism, mix="verified")
     mechanism = from_json(round_.certificate.body, Certificate).mechanism
     return replace(
         round_, geometry=Geometry.of(mechanism, "sealed-box", len(world.names), Mix.VERIFIED)
@@ -154,9 +166,11 @@ async def keys_in_turn(world: World, round_: Round) -> Round:
     return round_
 
 
-async def open_mixproof(world: World, **changes: Any) -> MixproofRound:
+async def open_mixproof(
+    world: World, mechanism: Mechanism = MECHANISM, **changes: Any
+) -> MixproofRound:
     """A verified round that every node has countersigned; `changes` are of the manifest."""
-    round_ = await keys_in_turn(world, planned(world))
+    round_ = await keys_in_turn(world, planned(world, mechanism))
     round_.manifest = world.manifest(round_, **({"max_reports": 20} | changes))
     for name in world.names:
         await world.set_manifest(name, round_.manifest)

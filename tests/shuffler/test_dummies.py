@@ -133,8 +133,8 @@ def test_the_geometry_counts_the_dummies_of_the_nodes_before() -> None:
     assert msgspec.json.decode(msgspec.json.encode(geometry), type=Geometry) == geometry
     plain = msgspec.structs.replace(geometry, dummies_per_node=0)
     assert b"dummies" not in msgspec.json.encode(plain)
-    with pytest.raises(ValueError, match="choose plain mixing"):
-        Geometry.of(SPEC, "sealed-box", 3, Mix.VERIFIED)
+    verified = Geometry.of(SPEC, "sealed-box", 3, Mix.VERIFIED)
+    assert [verified.count_records(position, 10) for position in (2, 3, 4)] == [30 + 3 * 7] * 3
 
 
 async def test_every_node_of_a_round_adds_its_dummies(world: World) -> None:

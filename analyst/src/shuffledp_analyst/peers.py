@@ -204,6 +204,25 @@ class Peers:
             )
         return signed, discard.forwarded
 
+    async def dummies(self, name: str, round_id: str, most: int) -> bytes:
+        """Fetch a node's claim and sealed dummies, unverified, of limited length."""
+        async with self._nodes(name) as stub:
+            request = node_pb2.GetDummiesRequest(round_id=round_id)
+            return await gather(
+                _pieces(stub.GetDummies(request, timeout=self._config.mix_timeout_seconds)), most
+            )
+
+    async def set_dummies(self, entry: str, round_id: str, dummies: bytes) -> None:
+        """Gives the entry node the claim and sealed dummies of another node."""
+
+        async def requests() -> AsyncIterator[node_pb2.SetDummiesRequest]:
+            yield node_pb2.SetDummiesRequest(round_id=round_id)
+            for offset, data in chunks(dummies):
+                yield node_pb2.SetDummiesRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
+
+        async with self._nodes(entry) as stub:
+            await stub.SetDummies(requests(), timeout=self._config.mix_timeout_seconds)
+
     async def accusation(self, name: str, round_id: str, most: int) -> bytes:
         """Fetch a node's packed, unverified accusation, of limited length."""
         async with self._nodes(name) as stub:
@@ -311,7 +330,9 @@ class Peers:
 
 
 async def _pieces(
-    answers: AsyncIterable[node_pb2.GetAccusationResponse] | AsyncIterable[node_pb2.AnswerResponse],
+    answers: AsyncIterable[node_pb2.GetAccusationResponse]
+    | AsyncIterable[node_pb2.AnswerResponse]
+    | AsyncIterable[node_pb2.GetDummiesResponse],
 ) -> AsyncIterator[tuple[int, bytes]]:
     async for answer in answers:
         yield answer.chunk.offset, answer.chunk.data

@@ -15,13 +15,20 @@ from shuffledp_analyst.opening import check_final_certificate
 from shuffledp_analyst.progress import ACCEPTING, CERTIFYING, DECODING, Event
 from shuffledp_analyst.round import RoundStage
 from shuffledp_analyst.running import RunningRound
+from shuffledp_analyst.watching import run_beside
 from shuffledp_core.answering.decoding import Bytes, decode
 from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.losses import Losses
 from shuffledp_core.documents.models import BatchHeader, HistoryDigest, Result
-from shuffledp_core.errors import CountMismatchError, RoundFailed, UnreachableError
+from shuffledp_core.errors import (
+    CountMismatchError,
+    RoundFailed,
+    ShuffleDPError,
+    UnansweredError,
+    UnreachableError,
+)
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.vocabulary import Outcome
@@ -31,11 +38,14 @@ MAX_ATTEMPTS: Final = 3
 
 
 async def accept_submissions(running: RunningRound) -> None:
-    """Waits for the closing time, then closes submissions at the entry node."""
+    """Waits for the closing time, then closes submissions at the entry node.
+
+    Meanwhile brings it the dummies of the other nodes, where a verified round has some.
+    """
     services, plan = running.services, running.round.plan
     started = time.monotonic()
     if running.round.stage is RoundStage.OPEN:
-        await _await_closing_time(running)
+        await _collect_dummies(running)
         # Before the call, whose answer a crash may lose: the entry node may then have closed, and
         # sent its batch.
         await running.write(services.records.mark_closing, running.round_id)
@@ -50,6 +60,35 @@ async def accept_submissions(running: RunningRound) -> None:
         Event(ACCEPTING, done=accepted, total=plan.max_reports, seconds=seconds)
     )
     running.log.info("submissions closed", accepted=accepted)
+
+
+async def _collect_dummies(running: RunningRound) -> None:
+    geometry = running.announced()[1].geometry
+    senders = running.round.plan.route[1:]
+    if not (geometry.verified and geometry.dummies_per_node):
+        senders = ()
+    # Beside the submissions: a node that does not send its dummies fails the round at once.
+    bringing = [
+        asyncio.ensure_future(run_beside(running, _bring_dummies, name)) for name in senders
+    ]
+    try:
+        await _await_closing_time(running)
+        await asyncio.gather(*bringing)
+    finally:
+        for task in bringing:
+            task.cancel()
+
+
+async def _bring_dummies(running: RunningRound, name: str) -> None:
+    """Brings the dummies of the node of that name to the entry node, which checks them."""
+    peers, round_id = running.services.peers, running.round_id
+    entry = running.round.plan.route[0]
+    most = running.announced()[1].geometry.dummies_bytes
+    try:
+        dummies = await peers.persistently(lambda: peers.dummies(name, round_id, most))
+    except ShuffleDPError as error:  # an unsigned answer proves no guilt
+        raise UnansweredError(f"no answer from {name}: {error}") from error
+    await peers.persistently(lambda: peers.set_dummies(entry, round_id, dummies))
 
 
 async def _await_closing_time(running: RunningRound) -> None:

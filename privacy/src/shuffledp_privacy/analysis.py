@@ -22,7 +22,6 @@ from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.vocabulary import Mix
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
@@ -78,15 +77,9 @@ def calibrated(plan: RoundPlan) -> Mechanism:
     """The mechanism of least error that meets the plan with its smallest number of reports.
 
     Raises:
-        UsageError: a parameter is outside its range, or nodes would have to add the noise while
-            their mixing is verified.
+        UsageError: a parameter is outside its range.
         CannotCertify: no parameters meet the target; the message says the closest that can.
     """
-    if plan.mix == Mix.VERIFIED and not MECHANISMS[plan.mechanism].needs_crowd:
-        raise UsageError(
-            f"{plan.mechanism} needs plain mixing: its noise is the nodes' dummies, and verified "
-            'mixing has no proof for messages of nodes; choose mix = "plain" or another mechanism'
-        )
     histogram = MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM
     target = Target(
         epsilon=plan.epsilon,

@@ -82,12 +82,18 @@ def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...
     chain = _follow_mixing(announced, manifest, plan, roster, history, board)  # 3
     _check_counts(result, plan, chain.users, roster)  # 4
     check_answer(result, plan.mechanism, manifest.geometry, board)
-    users = len(chain.case.listed.claims)
+    users = chain.case.listed.users
+    terms = chain.case.terms
+    dummies = (
+        f"mixing: {terms.dummies:,} dummies of each of {terms.hops} nodes on the list, each claim "
+        "signed by its node, all of them on the board",
+    )
     return (
         f"mixing: {users:,} claims on the list of {manifest.route[0].signer}, each enrolled, "
         "signed and proved",
-        f"mixing: {chain.case.terms.hops} hops lead from it to the board of "
-        f"{chain.users * manifest.geometry.messages_per_user:,} messages, each proved; the answer "
+        *(dummies if terms.dummies else ()),
+        f"mixing: {terms.hops} hops lead from it to the board of "
+        f"{terms.count_messages(chain.users):,} messages, each proved; the answer "
         "follows from it",
         f"mixing: {len(chain.excluded):,} users excluded by evidence",
     )
@@ -138,15 +144,24 @@ def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster)
         final.dropped,
         final.invalid,
     )
-    if counted != (users, users, users * messages, 0, 0, 0):
+    dummies = plan.mechanism.dummies_per_node
+    if counted != (users, users, users * messages + len(plan.route) * dummies, 0, 0, 0):
         raise FalseResultError(
-            f"list and exclusions leave {users} reports of {messages} messages; the result counts "
-            f"{result.accepted} and {result.messages}, the final certificate {final.users}, and "
-            f"{result.dropped}, {final.dropped} and {final.invalid} lost messages; keep both: "
-            "they are evidence"
+            f"list and exclusions leave {users} reports of {messages} messages, beside {dummies} "
+            f"dummies of each node; the result counts {result.accepted} and {result.messages}, the "
+            f"final certificate {final.users}, and {result.dropped}, {final.dropped} and "
+            f"{final.invalid} lost messages; keep both: they are evidence"
         )
     route = [roster.party(name) for name in plan.route]
-    check_headers(result.headers, route, result.round_id, messages, users, excluding=True)
+    check_headers(
+        result.headers,
+        route,
+        result.round_id,
+        messages,
+        users,
+        excluding=True,
+        dummies_per_node=dummies,
+    )
 
 
 def _read_named(file: Path, most: int, kind: str) -> bytes:

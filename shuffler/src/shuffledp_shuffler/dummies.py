@@ -57,12 +57,7 @@ def make_dummies(
                 "the disk of this node is damaged; run the round again"
             )
         return
-    symbols = mechanism.sample_dummies(RandomIntegers(random)).tolist()
-    if len(symbols) != geometry.dummies_per_node:
-        raise NodeFault(
-            f"{mechanism.kind} drew {len(symbols)} dummies instead of {geometry.dummies_per_node}; "
-            "the installed mechanism contradicts itself"
-        )
+    symbols = draw_symbols(mechanism, RandomIntegers(random))
     with open_part(path) as file:
         for start in range(0, len(symbols), _PIECE):
             messages = [
@@ -74,3 +69,18 @@ def make_dummies(
             sealed = seal_records(geometry, round_id, public_keys, position, messages, sources)
             file.write(b"".join(sealed))
         commit_part(path, file)
+
+
+def draw_symbols(mechanism: Mechanism, integers: RandomIntegers) -> list[int]:
+    """Draws the symbols of a node's dummies by the certified law.
+
+    Raises:
+        NodeFault: the mechanism draws another number of dummies than it states.
+    """
+    symbols: list[int] = mechanism.sample_dummies(integers).tolist()
+    if len(symbols) != mechanism.dummies_per_node:
+        raise NodeFault(
+            f"{mechanism.kind} drew {len(symbols)} dummies instead of "
+            f"{mechanism.dummies_per_node}; the installed mechanism contradicts itself"
+        )
+    return symbols

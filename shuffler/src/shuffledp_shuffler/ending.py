@@ -10,6 +10,7 @@ from shuffledp_core.errors import ExpiredDocumentError, TooFewReportsError
 from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.metrics import DELETED
+from shuffledp_shuffler.mixproof.dummies import require_all_dummies
 from shuffledp_shuffler.registry import NodeServices, RoundRegistry
 from shuffledp_shuffler.round_state import Phase
 
@@ -30,6 +31,7 @@ async def close_round(services: NodeServices, rounds: RoundRegistry, live: LiveR
 
 
 async def _close_open_round(services: NodeServices, live: LiveRound) -> None:
+    require_all_dummies(live)
     # A crash before the commit leaves the round OPEN and its spool taking submissions; the analyst
     # closes it again.
     accepted = await live.require_spool().close()

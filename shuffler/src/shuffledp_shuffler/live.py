@@ -56,6 +56,7 @@ class LiveRound:
         self.lock = asyncio.Lock()
         self.upload_lock = asyncio.Lock()
         self.answering = asyncio.Lock()
+        self.drawing = asyncio.Lock()
         self.private_key: bytes | None = None
         self.secret: NodeSecret | None = None
         self.claims: ClaimCheck | None = None

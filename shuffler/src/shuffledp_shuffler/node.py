@@ -24,6 +24,7 @@ from shuffledp_shuffler.intake import Submissions
 from shuffledp_shuffler.ledger_watch import LedgerWatch
 from shuffledp_shuffler.live import LiveRound, RoundSnapshot
 from shuffledp_shuffler.mixproof.answering import accusation_of, answer_inquiry
+from shuffledp_shuffler.mixproof.dummies import dummies_of, keep_dummies, require_wanted
 from shuffledp_shuffler.mixproof.mixing import require_output
 from shuffledp_shuffler.mixproof.preparing import check_history_memory
 from shuffledp_shuffler.opening import prepare_round, set_manifest
@@ -151,6 +152,20 @@ class MixNode:
         return await finish_if_cancelled(
             delete_round(self._services, self._rounds, check_round_id(round_id))
         )
+
+    async def dummies(self, round_id: str) -> bytes:
+        """This node's claim and dummies in a verified round; see `dummies_of`."""
+        live = self._rounds.get(round_id)
+        # Not cancelled if the analyst hangs up: what a thread still draws must not replace what the
+        # next call gets.
+        return await finish_if_cancelled(dummies_of(live, self._services.identity))
+
+    async def set_dummies(self, round_id: str, chunks: Chunks) -> None:
+        """Takes the claim and dummies of another node, at the entry; see `keep_dummies`."""
+        live = self._rounds.get(round_id)
+        require_wanted(live)  # before anything is read
+        data = await gather(chunks, live.require_terms().geometry.dummies_bytes)
+        await finish_if_cancelled(keep_dummies(live, data))
 
     async def accusation(self, round_id: str) -> bytes:
         """This node's accusation in a verified round, packed.

@@ -47,6 +47,8 @@ RULES: Final[Rules] = {
     "/shuffledp_proto.v1.Node/CloseRound": _ANALYST,
     "/shuffledp_proto.v1.Node/DeleteRound": _ANALYST,
     "/shuffledp_proto.v1.Node/WatchRound": _ANALYST,
+    "/shuffledp_proto.v1.Node/GetDummies": _ANALYST,
+    "/shuffledp_proto.v1.Node/SetDummies": _ANALYST,
     "/shuffledp_proto.v1.Node/GetAccusation": _ANALYST,
     "/shuffledp_proto.v1.Node/Answer": _ANALYST,
     "/shuffledp_proto.v1.Node/SettleAccusation": _ANALYST,
@@ -189,6 +191,24 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
             async for snapshot in snapshots:
                 yield _status(snapshot)
 
+    async def GetDummies(
+        self, request: node_pb2.GetDummiesRequest, context: Context
+    ) -> AsyncIterator[node_pb2.GetDummiesResponse]:
+        """See node.proto."""
+        with _disk_faults():
+            data = await self._node.dummies(request.round_id)
+        for offset, piece in chunks(data):
+            yield node_pb2.GetDummiesResponse(chunk=batch_pb2.Chunk(offset=offset, data=piece))
+
+    async def SetDummies(
+        self, request_iterator: AsyncIterator[node_pb2.SetDummiesRequest], context: Context
+    ) -> node_pb2.SetDummiesResponse:
+        """See node.proto."""
+        first = await anext(aiter(request_iterator), None)
+        with _disk_faults():
+            await self._node.set_dummies(_read_round_id(first), _pieces(request_iterator))
+        return node_pb2.SetDummiesResponse()
+
     async def GetAccusation(
         self, request: node_pb2.GetAccusationRequest, context: Context
     ) -> AsyncIterator[node_pb2.GetAccusationResponse]:
@@ -262,7 +282,7 @@ def _require_short(length: int) -> None:
         )
 
 
-_Asking = node_pb2.AnswerRequest | node_pb2.SettleAccusationRequest
+_Asking = node_pb2.AnswerRequest | node_pb2.SettleAccusationRequest | node_pb2.SetDummiesRequest
 
 
 def _read_round_id(first: _Asking | None) -> str:

@@ -11,7 +11,9 @@ rounds/<round>/record.json the round's record, replaced as a whole at every step
                attempts                   verified: times that the node's process ended while it
                                           worked on the batch
                dummies                    what this node adds, sealed for those behind it; as secret
-                                          as the order of the output
+                                          as the order of the output. Of a verified round: its claim
+                                          and what is sealed for the entry node
+               dummies-2, dummies-3, ..   verified, entry node: those of the other nodes
                index.sqlite, envelopes      entry node: see `spool`
                incoming, outgoing           packed batches, with headers in the record
                outgoing.*.spill             while it mixes: sealed, under keys in memory; removed at
@@ -41,7 +43,7 @@ from shuffledp_core.runtime.files import (
     write_atomic,
 )
 from shuffledp_core.runtime.state import claim_state
-from shuffledp_shuffler.round_state import ENDED, KEYLESS, Phase, RoundRecord
+from shuffledp_shuffler.round_state import ENDED, ENTRY, KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spill import SPILL
 
 _NEW: Final = ".new-"
@@ -64,6 +66,10 @@ class RoundFolder:
         self._record = path / "record.json"
         self._key = path / "key"
         self._attempts = path / "attempts"
+
+    def dummies_of(self, position: int) -> Path:
+        """The dummies of the node at `position` in a verified round, at the entry node."""
+        return self.dummies if position == ENTRY else self.path / f"dummies-{position}"
 
     @property
     def round_id(self) -> str:
@@ -173,7 +179,7 @@ class RoundFolder:
                 self._key,
                 self.envelopes,
                 self.incoming,
-                self.dummies,
+                *self.path.glob("dummies*"),
                 *of_blame,
                 *self.path.glob(f"*{PART}"),
             ):
@@ -252,8 +258,9 @@ class NodeStore:
         """
         kinds = {
             name: list(self._rounds.glob(f"*/{name}"))
-            for name in ("envelopes", "incoming", "dummies", "outgoing")
+            for name in ("envelopes", "incoming", "outgoing")
         }
+        kinds["dummies"] = list(self._rounds.glob("*/dummies*"))
         kinds["spill"] = list(self._rounds.glob(f"*/*{SPILL}"))
         kinds["uploads"] = list(self.uploads.iterdir())
         return {kind: sum(map(size_of, paths)) for kind, paths in kinds.items()}

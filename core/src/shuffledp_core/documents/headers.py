@@ -43,13 +43,13 @@ def check_headers(
     Docs/protocol.md, "Close".
 
     In a verified round (`excluding`) a node leaves out users whose messages say nothing: `accepted`
-    are left.
+    are left. The dummies of all nodes are in its batches from the first on.
 
     1. There is one header of every node of the route, in the route's order, and no other.
     2. Each is signed by its node, no longer than a header is, and holds a digest.
     3. Each is for this round, and for the position behind its node.
     4. Each counts `messages_per_user` records for every report and `dummies_per_node` for every
-       node so far, less those dropped so far.
+       node so far (verified: for every node), less those dropped so far.
     5. Each counts `accepted` reports; where users may be excluded, no fewer, and never more than
        the one before.
     6. What was dropped never becomes fewer along the route; in a verified round nobody drops
@@ -92,12 +92,13 @@ def check_headers(
                 f"the batch header of {party.name} is for position {header.position} of round "
                 f"{header.round_id[:80]}, not for position {position + 1} of round {round_id}"
             )
-        complete = header.users * messages_per_user + position * dummies_per_node
+        nodes = len(route) if excluding else position
+        complete = header.users * messages_per_user + nodes * dummies_per_node
         if header.records != complete - header.dropped:  # 4
             raise CountMismatchError(
                 f"{party.name} relayed {header.records} records where {header.users} reports of "
                 f"{messages_per_user} messages, and {dummies_per_node} dummies of each of "
-                f"{position} nodes, are {complete}, {header.dropped} of them dropped"
+                f"{nodes} nodes, are {complete}, {header.dropped} of them dropped"
             )
         users = header.users if users is None else users
         if (

@@ -168,12 +168,13 @@ def check_origin(case: Case, outgoing: bytes, origin: Origin) -> None:
     """
     party, terms = case.party(1), case.terms
     claim = case.listed.by_credential.get(origin.credential)
-    if claim is None or not 0 <= origin.index < terms.messages_per_user:
+    if claim is None or not 0 <= origin.index < terms.messages_of(origin.credential):
         raise BadBlameError(f"{party}: names a claim that is not on its list")
     key = element(claim.key_list[origin.index])
     leaf = commitment(terms, origin.salt, origin.index, key + split_record(outgoing)[1])
     with at_fault(BadBlameError, party):
-        verify_path(claim.root, leaf, origin.index, terms.messages_per_user, origin.path)  # T5 path
+        messages = terms.messages_of(origin.credential)
+        verify_path(claim.root, leaf, origin.index, messages, origin.path)  # T5 path
         _check_blinded(terms, 1, key, key_of(outgoing), origin.blinding_proof)  # T5 blinding
 
 
@@ -205,7 +206,8 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
     Returns the last record shown.
 
     Raises:
-        BadBlameError: naming the party whose word does not stand.
+        BadBlameError: naming the party whose word does not stand, or the node whose dummy was
+            accused.
         UnansweredError: a part is not signed by its node for this very trace, or stands where there
             is no node.
     """
@@ -227,6 +229,12 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
             1, signed_answer(case, 1, so_far, trace.origin), trace.origin.signature
         )  # T0 origin
         check_origin(case, record, trace.origin)
+        # A node is not excluded as a user is: it lied like one that mixes wrongly.
+        if trace.origin.credential in case.terms.node_credentials:  # T5 dummies
+            raise BadBlameError(
+                f"{case.terms.name_of(trace.origin.credential)}: one of its own dummies does not "
+                "open"
+            )
     return record
 
 

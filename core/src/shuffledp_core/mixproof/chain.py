@@ -39,7 +39,7 @@ class Chain:
     @classmethod
     def start(cls, terms: MixTerms, listed: ClaimList) -> Chain:
         """Before the first hop."""
-        return cls(Case(terms, listed, ()), (), listed.total, len(listed.claims))
+        return cls(Case(terms, listed, ()), (), listed.total, listed.users)
 
     def without(self, transcript: Transcript) -> Chain:
         """Behind an accusation at the next position, judged here.
@@ -87,7 +87,7 @@ class Chain:
 
         1. H1: it is signed by the next position's node, behind this header, for this list and these
            exclusions.
-        2. H2: it counts m records for every user that is left.
+        2. H2: it counts m records for every user that is left, and the dummies of every node.
         3. H6: its sum is the one before times the node's secret.
 
         Raises:
@@ -107,9 +107,7 @@ class Chain:
                 f"no answer: {party} rests on another list, header or exclusion; compare signatures"
             )
         with at_fault(BadHopError, party):
-            if (
-                header.count != terms.messages_per_user * self.users or len(header.root) != WIDTH
-            ):  # H2
+            if header.count != terms.count_messages(self.users) or len(header.root) != WIDTH:  # H2
                 raise ProofError(f"the header counts {header.count} records for {self.users} users")
             outgoing = verify_sum(terms, header, self.total)  # H6
         return replace(self, case=replace(case, headers=(*case.headers, header)), total=outgoing)
@@ -212,8 +210,8 @@ def check_board(
 
     1. The headers lead from the list to it (H1, H2, H6; T1 to T6 of every exclusion).
     2. F4: the analyst signed this board behind these headers and exclusions.
-    3. It counts m messages for every user that is left, each with a symbol and its proof (F1, F2,
-       F3).
+    3. It counts m messages for every user that is left, and the dummies of every node, each with a
+       symbol and its proof (F1, F2, F3).
     4. The keys are different, and add up (H3, H5).
 
     Raises:
@@ -226,7 +224,7 @@ def check_board(
         raise UnansweredError(f"no answer: {len(headers)} headers do not lead to a board")
     terms.require_signed(terms.analyst, signed_board(chain, board), signature)  # F4
     with at_fault(BadHopError, chain.case.party(terms.analyst)):
-        if len(board) != terms.messages_per_user * chain.users:  # H2 board
+        if len(board) != terms.count_messages(chain.users):  # H2 board
             raise ProofError(f"the board has {len(board)} messages for {chain.users} users")
         keys = Elements(split_record(message)[0] for message in board)
         for fault in filter(

@@ -89,27 +89,40 @@ def unpack_claim(geometry: Geometry, data: bytes) -> EnrolledClaim:
 
     `BadClaimError` for another length.
     """
-    if len(data) != geometry.claim_bytes:
-        raise BadClaimError(
-            f"no claim: it has {len(data)} bytes, this round's have {geometry.claim_bytes}"
-        )
-    keys = WIDTH * geometry.messages_per_user
-    fields, start = [], 0
-    for width in (
-        _EXPIRY_BYTES,
-        _SIGNATURE_BYTES,
-        WIDTH,
-        WIDTH,
-        _PROOF_BYTES,
-        keys,
-        _SIGNATURE_BYTES,
-    ):
+    _require_length(data, geometry.claim_bytes)
+    enrolment_bytes = _EXPIRY_BYTES + _SIGNATURE_BYTES
+    when = int.from_bytes(data[:_EXPIRY_BYTES], "big")
+    enrolment = bytes(data[_EXPIRY_BYTES:enrolment_bytes])
+    claim = _unpack_fields(data[enrolment_bytes:], geometry.messages_per_user)
+    return EnrolledClaim(claim, None if when == _NEVER else when, enrolment)
+
+
+def pack_dummies_claim(claim: Claim) -> bytes:
+    """A node's claim of its dummies: `geometry.dummies_claim_bytes` bytes."""
+    return b"".join(claim.parts())
+
+
+def unpack_dummies_claim(geometry: Geometry, data: bytes) -> Claim:
+    """The inverse of `pack_dummies_claim`; nothing in it is believed yet.
+
+    `BadClaimError` for another length.
+    """
+    _require_length(data, geometry.dummies_claim_bytes)
+    return _unpack_fields(data, geometry.dummies_per_node)
+
+
+def _require_length(data: bytes, length: int) -> None:
+    if len(data) != length:
+        raise BadClaimError(f"no claim: it has {len(data)} bytes, this round's have {length}")
+
+
+def _unpack_fields(data: bytes, messages: int) -> Claim:
+    fields = []
+    start = 0
+    for width in (WIDTH, WIDTH, _PROOF_BYTES, WIDTH * messages, _SIGNATURE_BYTES):
         fields.append(bytes(data[start : start + width]))
         start += width
-    expiry, enrolment, credential, root, proof, points, signature = fields
-    when = int.from_bytes(expiry, "big")
-    claim = Claim(credential, root, proof, points, signature)
-    return EnrolledClaim(claim, None if when == _NEVER else when, enrolment)
+    return Claim(*fields)
 
 
 def signed_enrolments(terms: MixTerms, claims: Sequence[EnrolledClaim]) -> bytes:

@@ -12,7 +12,7 @@ from nacl import bindings
 
 from shuffledp_core.errors import BadClaimError, BadListError, ProofError, UnansweredError
 from shuffledp_core.mixproof.batches import Elements, multiples, spread
-from shuffledp_core.mixproof.faults import at_fault, node, user
+from shuffledp_core.mixproof.faults import at_fault, node
 from shuffledp_core.mixproof.group import (
     GENERATOR,
     WIDTH,
@@ -23,6 +23,7 @@ from shuffledp_core.mixproof.group import (
     number,
     total,
 )
+from shuffledp_core.mixproof.headers import Signer
 from shuffledp_core.mixproof.proofs import (
     PROOF_BYTES,
     no_randomness,
@@ -42,8 +43,8 @@ _SIGNED: Final = f"{MIXPROOF_PROTOCOL}/claim\0".encode()
 class Claim:
     """A user's public statement: the keys of its messages, and a commitment to its records.
 
-    `credential` is its Ed25519 public key; `keys` is X_1 || .. || X_m; `root` commits to the
-    records that node 1 gets.
+    Of a node: the same about its dummies. `credential` is an Ed25519 public key; `keys` is
+    X_1 || .. || X_m; `root` commits to the records that node 1 gets.
     """
 
     credential: bytes
@@ -97,12 +98,45 @@ def make_claim(
     Raises:
         ValueError: the symbols do not fit the round (our own misuse).
     """
-    if len(symbols) != terms.messages_per_user or not all(
+    return _prepare(terms, symbols, *_signing(credential_seed), random)
+
+
+def make_dummies_claim(
+    terms: MixTerms, position: int, symbols: Sequence[int], sign: Signer, random: RandomBytes
+) -> PreparedClaim:
+    """Seals the dummies of the node at `position` and claims them, as a user its messages.
+
+    Call it once a round; to send again, send the same.
+
+    Args:
+        terms: the round.
+        position: of the node, 1 to L.
+        symbols: the dummies, `terms.dummies` of them.
+        sign: signs with the node's identity key.
+        random: the operating system's CSPRNG.
+
+    Raises:
+        ValueError: the symbols do not fit the round (our own misuse).
+    """
+    return _prepare(terms, symbols, terms.node_credentials[position - 1], sign, random)
+
+
+def _signing(credential_seed: bytes) -> tuple[bytes, Signer]:
+    """The public key of a raw Ed25519 private key, and how it signs."""
+    credential, private = bindings.crypto_sign_seed_keypair(credential_seed)
+    return credential, lambda statement: bindings.crypto_sign(statement, private)[
+        : bindings.crypto_sign_BYTES
+    ]
+
+
+def _prepare(
+    terms: MixTerms, symbols: Sequence[int], credential: bytes, sign: Signer, random: RandomBytes
+) -> PreparedClaim:
+    if len(symbols) != terms.messages_of(credential) or not all(
         0 <= symbol < terms.alphabet for symbol in symbols
     ):
         raise ValueError("the number of symbols or a symbol does not fit the round")
     seed = random(WIDTH)
-    credential = bindings.crypto_sign_seed_keypair(credential_seed)[0]
     packed = b"".join(symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols)
     # Of all symbols: should a device be resumed from a snapshot and answer anew, no x seals two
     # different messages.
@@ -113,7 +147,7 @@ def make_claim(
     keys, contents = _contents(terms, secrets, symbols)
     records = _seal_records(terms, secrets, keys, contents)
     messages = tuple(key + content for key, content in zip(keys, contents, strict=True))
-    return replace(sign_claim(terms, records, secrets, credential_seed, random), messages=messages)
+    return replace(_claim(terms, records, secrets, credential, sign, random), messages=messages)
 
 
 def board_message(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
@@ -162,17 +196,24 @@ def sign_claim(
     credential_seed: bytes,
     random: RandomBytes,
 ) -> PreparedClaim:
-    """The claim over sealed records; `make_claim` calls it."""
-    credential, private = bindings.crypto_sign_seed_keypair(credential_seed)
+    """The claim of a user over sealed records."""
+    return _claim(terms, records, secrets, *_signing(credential_seed), random)
+
+
+def _claim(
+    terms: MixTerms,
+    records: Sequence[bytes],
+    secrets: Sequence[Scalar],
+    credential: bytes,
+    sign: Signer,
+    random: RandomBytes,
+) -> PreparedClaim:
     seed = random(WIDTH)
     commitments = root(commitments_of(terms, seed, records))
     keys = [split_record(record)[0] for record in records]
     proof = prove_all((terms.manifest, credential, commitments), keys, secrets, random)
     unsigned = Claim(credential, commitments, proof, b"".join(keys), b"")
-    signature = bindings.crypto_sign(claim_bytes(terms, unsigned), private)[
-        : bindings.crypto_sign_BYTES
-    ]
-    claim = Claim(credential, commitments, proof, b"".join(keys), signature)
+    claim = replace(unsigned, signature=sign(claim_bytes(terms, unsigned)))
     return PreparedClaim(claim, seed + b"".join(records), tuple(secrets))
 
 
@@ -202,7 +243,7 @@ def check_claim(
     """Check a claim as everybody does; return its keys, and their sum, which may be the identity.
 
     1. C1: the fields have their lengths, the credential signed them by libsodium's strict rule, and
-       is enrolled.
+       is enrolled, and no node's.
     2. C2: it has m different keys, each an element.
     3. C3: it knows the logarithm of every one.
 
@@ -210,19 +251,49 @@ def check_claim(
         BadClaimError: naming the user; or "no claim", where its credential did not sign these
             fields.
     """
+    _require_signed(terms, claim)
+    party = terms.name_of(claim.credential)
+    # Dummies are claimed behind all users: a node that is enrolled as a user as well would have two
+    # claims under one name.
+    if claim.credential in terms.node_credentials:  # D3 users
+        raise BadClaimError(f"{party}: claims a user's messages with a node's identity key")
+    if claim.credential not in enrolled:  # C1 enrolled
+        raise BadClaimError(f"{party}: is not enrolled for this round")
+    return _check_keys(terms, claim)
+
+
+def check_dummies_claim(
+    terms: MixTerms, position: int, claim: Claim
+) -> tuple[tuple[Element, ...], bytes]:
+    """Check a node's claim of its dummies as everybody does; return its keys, and their sum.
+
+    Steps of `check_claim`, with the identity key of the node at `position` for an enrolment.
+
+    Raises:
+        BadClaimError: naming the node; or "no claim", where it did not sign these fields.
+    """
+    if claim.credential != terms.node_credentials[position - 1]:  # D3 nodes
+        raise BadClaimError(
+            f"no claim: the dummies of node {position} are claimed by its own identity key"
+        )
+    _require_signed(terms, claim)
+    return _check_keys(terms, claim)
+
+
+def _require_signed(terms: MixTerms, claim: Claim) -> None:
+    messages = terms.messages_of(claim.credential)
     lengths = len(claim.root), len(claim.proof), len(claim.keys)
     # The signature is over the fields joined: cut elsewhere it would still hold, and name whoever
     # signed them.
-    if lengths != (WIDTH, PROOF_BYTES, WIDTH * terms.messages_per_user):  # C1 lengths
+    if lengths != (WIDTH, PROOF_BYTES, WIDTH * messages):  # C1 lengths
         raise BadClaimError(
-            f"no claim: it needs a root of {WIDTH} bytes, a proof and {terms.messages_per_user} "
-            "keys"
+            f"no claim: it needs a root of {WIDTH} bytes, a proof and {messages} keys"
         )
     verify_signature(terms, claim)  # C1 signed
-    party = user(claim.credential)
-    if claim.credential not in enrolled:  # C1 enrolled
-        raise BadClaimError(f"{party}: is not enrolled for this round")
-    with at_fault(BadClaimError, party):
+
+
+def _check_keys(terms: MixTerms, claim: Claim) -> tuple[tuple[Element, ...], bytes]:
+    with at_fault(BadClaimError, terms.name_of(claim.credential)):
         keys = Elements(claim.key_list)
         if len(set(keys)) != len(keys):  # C2
             raise ProofError("a key occurs twice in the claim")
@@ -252,32 +323,45 @@ def open_submission(
     width = terms.record_bytes(1)
     seed, packed = submission[:WIDTH], submission[WIDTH:]
     records = tuple(packed[start : start + width] for start in range(0, len(packed), width))
-    legal = len(submission) == WIDTH + width * terms.messages_per_user
+    legal = len(submission) == WIDTH + width * terms.messages_of(claim.credential)
     keys = b"".join(split_record(record)[0] for record in records)
     if not (
         legal and keys == claim.keys and root(commitments_of(terms, seed, records)) == claim.root
     ):  # C4
         raise BadClaimError(
-            f"{user(claim.credential)}: the records are not those of the claim; send it again "
-            "unchanged"
+            f"{terms.name_of(claim.credential)}: the records are not those of the claim; send it "
+            "again unchanged"
         )
     return seed, records
 
 
 @dataclass(frozen=True)
 class ClaimList:
-    """A checked list: its digest, the claims by ascending credential, and the sum Σ_0 of all their
-    keys.
+    """A checked list: its digest, its claims, the sum Σ_0 of all their keys, and how many users.
+
+    The claims of `users` users stand first, by ascending credential; behind them those of the
+    nodes' dummies, in route order.
     """
 
     digest: bytes
     claims: tuple[Claim, ...]
     total: Element
+    users: int
 
     @cached_property
     def by_credential(self) -> dict[bytes, Claim]:
         """The claims by credential."""
         return {claim.credential: claim for claim in self.claims}
+
+    def find_message(self, at: int, terms: MixTerms) -> tuple[Claim, int]:
+        """The claim of message `at` among those of the list in its order, and its index there."""
+        of_users = self.users * terms.messages_per_user
+        if at < of_users:
+            owner, index = divmod(at, terms.messages_per_user)
+        else:
+            owner, index = divmod(at - of_users, terms.dummies)
+            owner += self.users
+        return self.claims[owner], index
 
 
 def list_digest(terms: MixTerms, claims: Sequence[Claim]) -> bytes:
@@ -299,7 +383,8 @@ def check_list(
 
     1. L1: node 1 signed it.
     2. L3: as many users as the round may have; before anything is computed for each of them.
-    3. L2: credentials ascend strictly, and C1 to C3 hold for every claim.
+    3. L2: credentials ascend strictly, and C1 to C3 hold for every claim. Where nodes add dummies,
+       one claim of every node stands behind those of the users.
     4. L4: no key stands twice.
 
     Raises:
@@ -309,21 +394,27 @@ def check_list(
     entry = node(1, terms.hops)
     digest = list_digest(terms, claims)
     terms.require_signed(1, signed_list(terms, digest), signature)  # L1
-    if not terms.min_reports <= len(claims) <= terms.max_reports:  # L3
+    users = len(claims) - len(terms.node_credentials)
+    if not terms.min_reports <= users <= terms.max_reports:  # L3
         raise BadListError(
-            f"{entry}: the list has {len(claims)} users, not {terms.min_reports} to "
-            f"{terms.max_reports}"
+            f"{entry}: the list has {users} users, not {terms.min_reports} to {terms.max_reports}"
         )
-    if not all(left.credential < right.credential for left, right in pairwise(claims)):  # L2
+    if not all(
+        left.credential < right.credential for left, right in pairwise(claims[:users])
+    ):  # L2
         raise BadListError(f"{entry}: the credentials of the list do not ascend")
     try:
-        checked = spread(lambda claim: check_claim(terms, claim, enrolled), claims)  # L2
+        checked = spread(lambda claim: check_claim(terms, claim, enrolled), claims[:users])  # L2
+        checked += [
+            check_dummies_claim(terms, position, claim)
+            for position, claim in enumerate(claims[users:], start=1)
+        ]  # L2 dummies
     except BadClaimError as error:
         raise BadListError(f"{entry}: the list has a claim that does not hold: {error}") from error
     keys = list(chain.from_iterable(keys for keys, _ in checked))
     if len(set(keys)) != len(keys):  # L4
         raise BadListError(f"{entry}: a key occurs twice in the list")
     try:
-        return ClaimList(digest, tuple(claims), total(claim_sum for _, claim_sum in checked))
+        return ClaimList(digest, tuple(claims), total(claim_sum for _, claim_sum in checked), users)
     except ProofError as error:
         raise UnansweredError(f"no answer: {error}; no honest user is on such a list") from error

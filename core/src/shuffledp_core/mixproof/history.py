@@ -27,12 +27,14 @@ from shuffledp_core.mixproof.claiming import (
     read_withdrawals,
     signed_enrolments,
     unpack_claim,
+    unpack_dummies_claim,
 )
-from shuffledp_core.mixproof.claims import ClaimList, check_list
+from shuffledp_core.mixproof.claims import Claim, ClaimList, check_list
 from shuffledp_core.mixproof.evidence import AccusedRecord, Passage, Trace, Transcript
 from shuffledp_core.mixproof.frames import check_frame
 from shuffledp_core.mixproof.headers import Header
 from shuffledp_core.mixproof.terms import MixTerms
+from shuffledp_core.onion.geometry import Geometry
 
 MAX_WITHDRAWALS_BYTES: Final = 4 * 2**20
 """As long as any signed document may be."""
@@ -52,9 +54,10 @@ class History:
     """A round up to some batch: node 1's list with its signatures, and all headers and transcripts
     since.
 
-    `claims` are packed (`claiming`), by ascending credential; `withdrawals` is the signed list that
-    the round goes by, no bytes for none. `board_signature` is the analyst's, once there is a board
-    (F4).
+    `claims` are packed (`claiming`), by ascending credential, and behind those of the users stand
+    those of the nodes' dummies in route order, where nodes add some; `withdrawals` is the signed
+    list that the round goes by, no bytes for none. `board_signature` is the analyst's, once there
+    is a board (F4).
     """
 
     withdrawals: bytes
@@ -96,15 +99,24 @@ class History:
             raise BadBatchError(
                 f"{signer} signed a history that cannot be read: {error}"
             ) from error
-        width = manifest.geometry.claim_bytes
-        if len(history.claims) > manifest.max_reports or any(
-            len(claim) != width for claim in history.claims
-        ):
+        geometry = manifest.geometry
+        users, of_nodes = history.split_claims(geometry)
+        fitting = all(len(claim) == geometry.claim_bytes for claim in users) and all(
+            len(claim) == geometry.dummies_claim_bytes for claim in of_nodes
+        )
+        if len(users) > manifest.max_reports or not fitting:
             raise BadBatchError(
                 f"{signer} signed a history of {len(history.claims)} claims that are not all of "
-                f"{width} bytes, or are more than the {manifest.max_reports} that the round allows"
+                f"{geometry.claim_bytes} bytes, or are more than the {manifest.max_reports} that "
+                "the round allows"
             )
         return history
+
+    def split_claims(self, geometry: Geometry) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """The packed claims of the users, and those of the nodes' dummies."""
+        nodes = geometry.hops if geometry.dummies_per_node else 0
+        users = max(0, len(self.claims) - nodes)
+        return self.claims[:users], self.claims[users:]
 
 
 @dataclass(frozen=True)
@@ -174,8 +186,11 @@ def most_bytes(manifest: Manifest) -> int:
 
 def unblamed_bytes(manifest: Manifest) -> int:
     """More bytes than such a history can have in which nobody accuses anybody."""
-    claims = manifest.max_reports * (manifest.geometry.claim_bytes + 16)
-    return MAX_WITHDRAWALS_BYTES + claims + (manifest.geometry.hops + 1) * _FRAME
+    geometry = manifest.geometry
+    claims = manifest.max_reports * (geometry.claim_bytes + 16)
+    if geometry.dummies_per_node:
+        claims += geometry.hops * (geometry.dummies_claim_bytes + 16)
+    return MAX_WITHDRAWALS_BYTES + claims + (geometry.hops + 1) * _FRAME
 
 
 def most_read(manifest: Manifest, memory: int) -> int:
@@ -229,25 +244,30 @@ def check_history(
             enrolments that node 1 signed.
         DocumentError: the list of withdrawn credentials is not the one that the round goes by.
     """
-    if len(history.claims) > terms.max_reports:
+    users, of_nodes = history.split_claims(manifest.geometry)
+    if len(users) > terms.max_reports:
         raise UnansweredError(
-            f"no answer: {len(history.claims)} claims, where the round has at most "
+            f"no answer: {len(users)} claims, where the round has at most "
             f"{terms.max_reports}: their senders are unknown"
         )
     withdrawn = read_withdrawals(history.withdrawals, population, key)
-    claims = [unpack_claim(manifest.geometry, packed) for packed in history.claims]
+    claims = [unpack_claim(manifest.geometry, packed) for packed in users]
+    dummies = [unpack_dummies_claim(manifest.geometry, packed) for packed in of_nodes]
     terms.require_signed(1, signed_enrolments(terms, claims), history.enrolment_signature)
     enrolment = Enrolment(population, manifest.closes_at, withdrawn)
-    return check_claims(terms, claims, enrolment, history.list_signature)
+    return check_claims(terms, claims, dummies, enrolment, history.list_signature)
 
 
 def check_claims(
-    terms: MixTerms, claims: Sequence[EnrolledClaim], enrolment: Enrolment, signature: bytes
+    terms: MixTerms,
+    claims: Sequence[EnrolledClaim],
+    dummies: Sequence[Claim],
+    enrolment: Enrolment,
+    signature: bytes,
 ) -> ClaimList:
-    """The checked list of these claims."""
-    return check_list(
-        terms, [enrolled.claim for enrolled in claims], enrolment.of(claims), signature
-    )
+    """The checked list of these claims of users, and behind them of the nodes' dummies."""
+    listed = [*(enrolled.claim for enrolled in claims), *dummies]
+    return check_list(terms, listed, enrolment.of(claims), signature)
 
 
 def check_published(

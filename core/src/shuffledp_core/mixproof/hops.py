@@ -149,12 +149,18 @@ class Receiver:
     def accuse(self, random: RandomBytes) -> tuple[AccusedRecord, ...]:
         """The one accusation of all records that say nothing, T1 and T2; empty if all speak.
 
+        Where nodes add dummies, of the first `MixTerms.most_accused` of them: either one of those
+        is a dummy, or more users sent them than may be excluded, so that the round ends in any
+        case, with a name.
+
         Raises:
             RoundStateError: there is no batch.
         """
         batch = self._input_batch
         if self._accusation is None:
             failing = [index for index, content in enumerate(batch.contents) if content is None]
+            if self._terms.dummies:
+                failing = failing[: self._terms.most_accused]
             self._accusation = tuple(
                 self._sign_accused(self._accuse(index, random)) for index in failing
             )
@@ -411,10 +417,10 @@ class Hop(Receiver):
         return self._history[1]
 
     def _origin(self, at: int, random: RandomBytes) -> Origin:
-        owner, index = divmod(at, self._terms.messages_per_user)
-        claim = self._listed.claims[owner]
+        claim, index = self._listed.find_message(at, self._terms)
         seed, first = self._seeds[claim.credential], at - index
-        records = self._input_batch.records[first : first + self._terms.messages_per_user]
+        messages = self._terms.messages_of(claim.credential)
+        records = self._input_batch.records[first : first + messages]
         path = Tree(commitments_of(self._terms, seed, records)).path(index)
         proof = self._blinding_proof(at, random)
         return Origin(claim.credential, index, salt(self._terms, seed, index), path, proof)

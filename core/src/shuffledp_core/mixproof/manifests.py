@@ -118,4 +118,5 @@ def mix_terms(
         alphabet=certificate.mechanism.alphabet,
         min_reports=manifest.min_reports,
         max_reports=manifest.max_reports,
+        dummies=manifest.geometry.dummies_per_node,
     )

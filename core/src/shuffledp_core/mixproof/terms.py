@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from shuffledp_core.documents.signatures import check_signature
 from shuffledp_core.errors import UnansweredError
 from shuffledp_core.mixproof.batches import Elements
+from shuffledp_core.mixproof.faults import node, user
 from shuffledp_core.mixproof.group import WIDTH, Element, digest_parts, element, number
 from shuffledp_core.mixproof.keys import Route
 from shuffledp_core.mixproof.proofs import PROOF_BYTES, knows_each
@@ -34,7 +35,8 @@ class MixTerms:
     """Public parameters of a verified round.
 
     `manifest` is μ, its digest in 32 bytes; `identities` are the Ed25519 keys of the nodes and then
-    the analyst; `alphabet` symbols of `symbol_bytes`; reports count users.
+    the analyst; `alphabet` symbols of `symbol_bytes`; reports count users. Every node adds
+    `dummies` messages of its own, which it claims as a user does.
     """
 
     manifest: bytes
@@ -45,6 +47,7 @@ class MixTerms:
     alphabet: int
     min_reports: int
     max_reports: int
+    dummies: int = 0
 
     @property
     def hops(self) -> int:
@@ -55,6 +58,33 @@ class MixTerms:
     def analyst(self) -> int:
         """The analyst's position, L + 1."""
         return self.hops + 1
+
+    @property
+    def node_credentials(self) -> tuple[bytes, ...]:
+        """Identity keys of the nodes, which sign the claims of their dummies, in route order.
+
+        None in a round without dummies.
+        """
+        return self.identities[: self.hops] if self.dummies else ()
+
+    @property
+    def most_accused(self) -> int:
+        """Most records that one party accuses: those of one user more than may be excluded."""
+        return (self.max_reports - self.min_reports + 1) * self.messages_per_user
+
+    def count_messages(self, users: int) -> int:
+        """Number of records in a batch of so many users: theirs, and the dummies of all nodes."""
+        return self.messages_per_user * users + self.hops * self.dummies
+
+    def messages_of(self, credential: bytes) -> int:
+        """Number of messages that the claim of this credential is for."""
+        return self.dummies if credential in self.node_credentials else self.messages_per_user
+
+    def name_of(self, credential: bytes) -> str:
+        """Name of the party that claims with this credential: a node or a user."""
+        if credential in self.node_credentials:
+            return node(self.node_credentials.index(credential) + 1, self.hops)
+        return user(credential)
 
     def record_bytes(self, position: int) -> int:
         """Length of a record at a position, 1 to L + 1. Node 1 adds and takes no layer."""

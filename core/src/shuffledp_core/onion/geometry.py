@@ -45,7 +45,8 @@ class Geometry(
     The plain message is `symbol || tag`. Hop 1 receives one envelope per user around its m inner
     onions; hops 2..L receive one onion per message. docs/protocol.md, section "Onions". With `mix`
     "verified" they are those of docs/mixing.md, and the plain message is `key || symbol || proof`.
-    Every node adds `dummies_per_node` messages to the batch that it mixes.
+    Every node adds `dummies_per_node` messages: to the batch that it mixes, or with `mix`
+    "verified" to the messages of the users, before any node mixes.
     """
 
     suite: str
@@ -71,11 +72,6 @@ class Geometry(
             raise ValueError(
                 f"dummies_per_node must be from 0 to {MAX_DUMMIES_PER_NODE}, not "
                 f"{self.dummies_per_node}"
-            )
-        if self.verified and self.dummies_per_node:
-            # Every message of a verified round is claimed by an enrolled user.
-            raise ValueError(
-                "nodes cannot add dummies to a round whose mixing is verified: choose plain mixing"
             )
         if self.verified:
             try:
@@ -111,14 +107,15 @@ class Geometry(
         """Number of records in the batch that the node at `position` (2..hops + 1) receives.
 
         The messages of `users` reports and the dummies of all nodes before, less those that these
-        nodes `dropped`. Hops + 1 is the analyst.
+        nodes `dropped`; with `mix` "verified" the dummies of all nodes. Hops + 1 is the analyst.
 
         Raises:
             ValueError: there is no such position.
         """
         if not 2 <= position <= self.hops + 1:
             raise ValueError(f"position must be from 2 to {self.hops + 1}, not {position}")
-        return users * self.messages_per_user + (position - 1) * self.dummies_per_node - dropped
+        nodes = self.hops if self.verified else position - 1
+        return users * self.messages_per_user + nodes * self.dummies_per_node - dropped
 
     @property
     def symbol_at(self) -> slice:
@@ -166,12 +163,23 @@ class Geometry(
     @property
     def claim_bytes(self) -> int:
         """Length of a user's packed claim in a verified round (`mixproof.claiming`)."""
-        expiry, signatures, root = 8, 2 * _PROOF_BYTES, _KEY_BYTES
-        return (
-            expiry
-            + signatures
-            + _KEY_BYTES
-            + root
-            + _PROOF_BYTES
-            + _KEY_BYTES * self.messages_per_user
-        )
+        expiry = 8
+        enrolment = _PROOF_BYTES
+        return expiry + enrolment + _claimed_bytes(self.messages_per_user)
+
+    @property
+    def dummies_claim_bytes(self) -> int:
+        """Length of a node's packed claim of its dummies in a verified round."""
+        return _claimed_bytes(self.dummies_per_node)
+
+    @property
+    def dummies_bytes(self) -> int:
+        """Length of what a node sends to node 1 in a verified round: its claim and its dummies."""
+        records = self.dummies_per_node * self.record_bytes(2)
+        overhead = suite_named(self.suite).overhead
+        return self.dummies_claim_bytes + overhead + _SEED_BYTES + records
+
+
+def _claimed_bytes(messages: int) -> int:
+    """Length of the signed fields of a claim: credential, root, proof, keys and signature."""
+    return 2 * _KEY_BYTES + 2 * _PROOF_BYTES + _KEY_BYTES * messages

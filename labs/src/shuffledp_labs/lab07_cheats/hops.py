@@ -231,7 +231,7 @@ class Hops:
         signature = self.parties.list_signature(claims)
         digest = list_digest(self.terms, claims)
         keys = (key for user in users for key in user.claim.key_list)
-        listed = ClaimList(digest, tuple(claims), total(keys))
+        listed = ClaimList(digest, tuple(claims), total(keys), len(claims))
         exclusions = Chain.start(self.terms, listed).digest
         headers = list[Header]()
         records, incoming = _records(self.terms, users), listed.total

@@ -108,7 +108,18 @@ def noise_of_nodes(report: RoundReport) -> tuple[str, ...]:
         f"Noise: each of the {report.final.nodes:,} nodes added {dummies:,} dummies. The noise of "
         f"one honest node has a standard deviation of {mechanism.node_noise:.3g} in "
         f"{what}; that of all nodes together, {max(report.estimate.standard_errors):.3g}.",
-        f"A corrupt node can change {what} by at most {shift:,}, and can weaken no one's privacy.",
+        f"By its choice of dummies a corrupt node can change {what} by at most {shift:,}, and can "
+        f"weaken no one's privacy. {_others_dummies(report)}",
+    )
+
+
+def _others_dummies(report: RoundReport) -> str:
+    if report.final.verified:
+        return "It cannot leave out or exchange dummies of other nodes: the mixing is verified."
+    # Senders look for their messages on the board; for dummies no one does.
+    return (
+        "It can also exchange dummies of other nodes for its own, which only verified mixing "
+        "excludes; people notice if a message of theirs is exchanged."
     )
 
 

@@ -74,6 +74,16 @@ class NodeStub:
                 request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundRequest.SerializeToString,
                 response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundResponse.FromString,
                 _registered_method=True)
+        self.GetDummies = channel.unary_stream(
+                '/shuffledp_proto.v1.Node/GetDummies',
+                request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.GetDummiesRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.GetDummiesResponse.FromString,
+                _registered_method=True)
+        self.SetDummies = channel.stream_unary(
+                '/shuffledp_proto.v1.Node/SetDummies',
+                request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SetDummiesRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SetDummiesResponse.FromString,
+                _registered_method=True)
         self.GetAccusation = channel.unary_stream(
                 '/shuffledp_proto.v1.Node/GetAccusation',
                 request_serializer=shuffledp__proto_dot_v1_dot_node__pb2.GetAccusationRequest.SerializeToString,
@@ -152,6 +162,21 @@ class NodeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetDummies(self, request, context):
+        """Analyst only, verified rounds whose nodes add dummies: this node's claim and dummies, sealed for the entry node.
+        Drawn at the first call; the same bytes ever after.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetDummies(self, request_iterator, context):
+        """Analyst only, at the entry node of such a round: the claim and dummies of another node. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetAccusation(self, request, context):
         """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame".
         """
@@ -215,6 +240,16 @@ def add_NodeServicer_to_server(servicer, server):
                     servicer.WatchRound,
                     request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundRequest.FromString,
                     response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundResponse.SerializeToString,
+            ),
+            'GetDummies': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetDummies,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.GetDummiesRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.GetDummiesResponse.SerializeToString,
+            ),
+            'SetDummies': grpc.stream_unary_rpc_method_handler(
+                    servicer.SetDummies,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_node__pb2.SetDummiesRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_node__pb2.SetDummiesResponse.SerializeToString,
             ),
             'GetAccusation': grpc.unary_stream_rpc_method_handler(
                     servicer.GetAccusation,
@@ -448,6 +483,60 @@ class Node:
             '/shuffledp_proto.v1.Node/WatchRound',
             shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundRequest.SerializeToString,
             shuffledp__proto_dot_v1_dot_node__pb2.WatchRoundResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDummies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/shuffledp_proto.v1.Node/GetDummies',
+            shuffledp__proto_dot_v1_dot_node__pb2.GetDummiesRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_node__pb2.GetDummiesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetDummies(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/shuffledp_proto.v1.Node/SetDummies',
+            shuffledp__proto_dot_v1_dot_node__pb2.SetDummiesRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_node__pb2.SetDummiesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,6 +51,12 @@ class NodeStub:
     """Analyst only. Erases the key and everything of the round; answers with a signed discard. Idempotent."""
     WatchRound: _grpc.UnaryStreamMultiCallable[_node_pb2.WatchRoundRequest, _node_pb2.WatchRoundResponse]
     """Analyst only. The status now and at every change, until the round has ended here."""
+    GetDummies: _grpc.UnaryStreamMultiCallable[_node_pb2.GetDummiesRequest, _node_pb2.GetDummiesResponse]
+    """Analyst only, verified rounds whose nodes add dummies: this node's claim and dummies, sealed for the entry node.
+    Drawn at the first call; the same bytes ever after.
+    """
+    SetDummies: _grpc.StreamUnaryMultiCallable[_node_pb2.SetDummiesRequest, _node_pb2.SetDummiesResponse]
+    """Analyst only, at the entry node of such a round: the claim and dummies of another node. Idempotent."""
     GetAccusation: _grpc.UnaryStreamMultiCallable[_node_pb2.GetAccusationRequest, _node_pb2.GetAccusationResponse]
     """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame"."""
     Answer: _grpc.StreamStreamMultiCallable[_node_pb2.AnswerRequest, _node_pb2.AnswerResponse]
@@ -81,6 +87,12 @@ class NodeAsyncStub(NodeStub):
     """Analyst only. Erases the key and everything of the round; answers with a signed discard. Idempotent."""
     WatchRound: _aio.UnaryStreamMultiCallable[_node_pb2.WatchRoundRequest, _node_pb2.WatchRoundResponse]  # type: ignore[assignment]
     """Analyst only. The status now and at every change, until the round has ended here."""
+    GetDummies: _aio.UnaryStreamMultiCallable[_node_pb2.GetDummiesRequest, _node_pb2.GetDummiesResponse]  # type: ignore[assignment]
+    """Analyst only, verified rounds whose nodes add dummies: this node's claim and dummies, sealed for the entry node.
+    Drawn at the first call; the same bytes ever after.
+    """
+    SetDummies: _aio.StreamUnaryMultiCallable[_node_pb2.SetDummiesRequest, _node_pb2.SetDummiesResponse]  # type: ignore[assignment]
+    """Analyst only, at the entry node of such a round: the claim and dummies of another node. Idempotent."""
     GetAccusation: _aio.UnaryStreamMultiCallable[_node_pb2.GetAccusationRequest, _node_pb2.GetAccusationResponse]  # type: ignore[assignment]
     """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame"."""
     Answer: _aio.StreamStreamMultiCallable[_node_pb2.AnswerRequest, _node_pb2.AnswerResponse]  # type: ignore[assignment]
@@ -156,6 +168,24 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_node_pb2.WatchRoundResponse], _abc.AsyncIterator[_node_pb2.WatchRoundResponse]]:
         """Analyst only. The status now and at every change, until the round has ended here."""
+
+    @_abc_1.abstractmethod
+    def GetDummies(
+        self,
+        request: _node_pb2.GetDummiesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_pb2.GetDummiesResponse], _abc.AsyncIterator[_node_pb2.GetDummiesResponse]]:
+        """Analyst only, verified rounds whose nodes add dummies: this node's claim and dummies, sealed for the entry node.
+        Drawn at the first call; the same bytes ever after.
+        """
+
+    @_abc_1.abstractmethod
+    def SetDummies(
+        self,
+        request_iterator: _MaybeAsyncIterator[_node_pb2.SetDummiesRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_pb2.SetDummiesResponse, _abc.Awaitable[_node_pb2.SetDummiesResponse]]:
+        """Analyst only, at the entry node of such a round: the claim and dummies of another node. Idempotent."""
 
     @_abc_1.abstractmethod
     def GetAccusation(

@@ -10,7 +10,12 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Roster
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import BadBatchError, NodeFault, RoundStateError, TooFewReportsError
-from shuffledp_core.mixproof.claiming import pack_claim, signed_enrolments
+from shuffledp_core.mixproof.claiming import (
+    EnrolledClaim,
+    pack_claim,
+    pack_dummies_claim,
+    signed_enrolments,
+)
 from shuffledp_core.mixproof.claims import list_digest, signed_list
 from shuffledp_core.mixproof.group import number
 from shuffledp_core.mixproof.history import (
@@ -32,6 +37,12 @@ from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.mixproof.claims import ClaimCheck, open_sealed, split_submission
+from shuffledp_shuffler.mixproof.dummies import (
+    dummies_of,
+    dummies_sent,
+    listed_dummies,
+    require_own_dummies,
+)
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
 
 P = ParamSpec("P")
@@ -53,8 +64,11 @@ async def mix_provably(
             does not stand; the message names the party at fault, if there is one.
         NodeFault: work on the batch has ended this node's process every time.
     """
-    total = live.record.accepted * live.require_terms().geometry.messages_per_user
+    mixing = _mixing(live)
+    total = mixing.count_messages(live.record.accepted)
     live.progress(0, total)
+    if mixing.dummies and live.record.is_entry:
+        await dummies_of(live, identity)
     hop, history = await in_thread(_attempt, live, take_input, live, identity, roster)
     accused = await in_thread(_attempt, live, _accuse, live, hop)
     if accused:
@@ -184,7 +198,26 @@ def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
     terms, check = _mixing(live), live.claims
     if check is None:
         raise NodeFault(f"the claims of round {live.record.round_id} cannot be checked here")
-    geometry, spooled = check.manifest.geometry, live.folder.envelopes.read_bytes()
+    claims, records = read_spool(live)
+    dummies = listed_dummies(live, claims)
+    listed = [*(enrolled.claim for enrolled in claims), *dummies.values()]
+    signature = identity.sign_bytes(signed_list(terms, list_digest(terms, listed)))
+    claim_list = check_claims(terms, claims, tuple(dummies.values()), check.enrolment, signature)
+    hop = Hop(terms, claim_list, 1, live.require_secret(), identity.sign_bytes)
+    hop.take(records | dummies_sent(live))
+    enrolments = identity.sign_bytes(signed_enrolments(terms, claims))
+    return hop, History(
+        _withdrawals(live),
+        signature,
+        enrolments,
+        (*map(pack_claim, claims), *map(pack_dummies_claim, dummies.values())),
+    )
+
+
+def read_spool(live: LiveRound) -> tuple[list[EnrolledClaim], dict[bytes, bytes]]:
+    """The claims that node 1 accepted, by ascending credential, and seed and records of each."""
+    geometry = live.require_terms().geometry
+    spooled = live.folder.envelopes.read_bytes()
     size = geometry.envelope_bytes
     accepted = (
         spooled[start : start + size] for start in range(0, live.record.accepted * size, size)
@@ -193,26 +226,12 @@ def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
         (split_submission(geometry, submission) for submission in accepted),
         key=lambda submission: submission[0].claim.credential,
     )
-    claims = [enrolled for enrolled, _ in submissions]
-    signature = identity.sign_bytes(
-        signed_list(terms, list_digest(terms, [submission.claim for submission in claims]))
-    )
-    claim_list = check_claims(terms, claims, check.enrolment, signature)
-    hop = Hop(terms, claim_list, 1, live.require_secret(), identity.sign_bytes)
     key = live.require_key()
-    hop.take(
-        {
-            enrolled.claim.credential: open_sealed(geometry, live.record.round_id, key, sealed)
-            for enrolled, sealed in submissions
-        }
-    )
-    enrolments = identity.sign_bytes(signed_enrolments(terms, claims))
-    return hop, History(
-        _withdrawals(live),
-        signature,
-        enrolments,
-        tuple(pack_claim(submission) for submission in claims),
-    )
+    records = {
+        enrolled.claim.credential: open_sealed(geometry, live.record.round_id, key, sealed)
+        for enrolled, sealed in submissions
+    }
+    return [enrolled for enrolled, _ in submissions], records
 
 
 def _withdrawals(live: LiveRound) -> bytes:
@@ -242,6 +261,7 @@ def _receive(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, 
     claim_list = check_history(
         history, terms.manifest, mixing, population, mixing_part(terms.route[0])
     )
+    require_own_dummies(live, claim_list)
     hop = Hop(mixing, claim_list, record.position, live.require_secret(), identity.sign_bytes)
     width = terms.geometry.record_bytes(record.position)
     hop.receive(

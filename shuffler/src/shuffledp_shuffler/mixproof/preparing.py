@@ -135,7 +135,7 @@ def check_memory(terms: Terms, memory: int) -> None:
     """
     if terms.mixing is None:
         return
-    records = terms.manifest.max_reports * terms.geometry.messages_per_user
+    records = terms.mixing.count_messages(terms.manifest.max_reports)
     need = records * (RECORD_MEMORY + 2 * terms.geometry.record_bytes(2))
     if need > memory:
         raise PolicyRefusal(

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shuffledp_adversary.attacks.exchange.tampering import CROWD, TAMPERINGS, Pool, split_records
+from shuffledp_adversary.attacks.exchange import dummies
+from shuffledp_adversary.attacks.exchange.tampering import (
+    CROWD,
+    TAMPERINGS,
+    Pool,
+    exchange,
+    shrink,
+    split_records,
+)
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Credential, Roster
 from shuffledp_core.documents.signed import sign
@@ -46,6 +55,9 @@ from shuffledp_shuffler.mixproof.claims import open_sealed, split_submission
 
 KNOWN = frozenset({"copy", "mark", "substitute", "exchange", "isolate", "shrink", "grow", CROWD})
 """Tamperings that make sense where there are no receipt tags and the last node sees no symbol."""
+
+_OF_DUMMIES: Final = {dummies.DROP: shrink, dummies.EXCHANGE: exchange}
+"""What is done to a dummy of the last node by an order about it."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +93,16 @@ def tampered_batch(
 
     `leave` gets what was made up.
     """
-    if order not in KNOWN:
+    if order not in KNOWN | dummies.ORDERS:
         raise ValueError(f"no verified round is tampered with by {order!r}")
     if order == CROWD:
         return _crowd(live, identity, header, leave)
+    if order == dummies.FORGE:
+        return dummies.forged_batch(live, identity, header)
+    if order in _OF_DUMMIES:
+        return exchanged_batch(
+            live, identity, roster, header, _OF_DUMMIES[order], leave, dummies.records_of_last_node
+        )
     return exchanged_batch(live, identity, roster, header, TAMPERINGS[order], leave)
 
 
@@ -95,10 +113,11 @@ def exchanged_batch(
     header: BatchHeader,
     tamper: Callable[[MixproofPool], list[bytes]],
     leave: Callable[[list[bytes]], None],
+    victim: Callable[[LiveRound, list[bytes]], list[bytes]] | None = None,
 ) -> BatchHeader:
     """Send what `tamper` makes of the honest output, under a newly signed header.
 
-    See `tampered_batch`.
+    `victim` chooses the attacked records; None: those of a user. See `tampered_batch`.
     """
     terms = live.require_terms()
     length = header.history if isinstance(header.history, int) else 0
@@ -112,7 +131,7 @@ def exchanged_batch(
         public_keys=[],
         position=terms.position,
         records=records,
-        victim=_victim(live, records) if live.record.is_entry else records[:1],
+        victim=(victim or _victim)(live, records),
         mixing=mixing,
     )
     changed = tamper(pool)
@@ -141,7 +160,8 @@ def _commit(
     packed = history.to_bytes()
     batch = packed + b"".join(records)
     write_atomic(live.folder.outgoing, batch)
-    users = len(records) // live.require_terms().geometry.messages_per_user
+    mixing = _terms(live)
+    users = (len(records) - mixing.count_messages(0)) // mixing.messages_per_user
     return msgspec.structs.replace(
         header, users=users, records=len(records), digest=digest(batch), history=len(packed)
     )
@@ -154,8 +174,10 @@ def _terms(live: LiveRound) -> MixTerms:
     return mixing
 
 
-def _victim(live: LiveRound, records: Sequence[bytes]) -> list[bytes]:
+def _victim(live: LiveRound, records: list[bytes]) -> list[bytes]:
     """The entry node knows whose records are whose: those of the first claim in its spool."""
+    if not live.record.is_entry:
+        return records[:1]
     geometry = live.require_terms().geometry
     claim = split_submission(
         geometry, live.folder.envelopes.read_bytes()[: geometry.envelope_bytes]
@@ -196,7 +218,10 @@ def _crowd(
     plain = [enrolled.claim for enrolled in claims]
     listed_digest = list_digest(mixing, plain)
     claim_list = ClaimList(
-        listed_digest, tuple(plain), total(key for claim in plain for key in claim.key_list)
+        listed_digest,
+        tuple(plain),
+        total(key for claim in plain for key in claim.key_list),
+        len(plain),
     )
     hop = Hop(mixing, claim_list, 1, live.require_secret(), identity.sign_bytes)
     hop.take(submissions)

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from shuffledp_adversary.attacks.exchange import dummies
 from shuffledp_adversary.attacks.exchange.framing import FRAME, frame
 from shuffledp_adversary.attacks.exchange.mixproof_node import tampered_batch
 from shuffledp_adversary.attacks.exchange.random_node import RandomCheat
@@ -57,8 +58,9 @@ class Orders:
 
         Forgets what was made up before.
         """
-        if order is not None and order not in {*TAMPERINGS, FRAME} and not order.startswith(RANDOM):
-            raise ValueError(f"unknown tampering {order!r}; choose one of {', '.join(TAMPERINGS)}")
+        names = {*TAMPERINGS, FRAME, *dummies.ORDERS}
+        if order is not None and order not in names and not order.startswith(RANDOM):
+            raise ValueError(f"unknown tampering {order!r}; choose one of {', '.join(names)}")
         make_folder(self.folder)
         (self.folder / "made").unlink(missing_ok=True)
         (self.folder / "order").unlink(missing_ok=True)
@@ -102,6 +104,8 @@ class TamperingWork(RoundPipeline):
         if cheat is not None:
             await in_thread(cheat.accuse)
             return await in_thread(cheat.output, await super().mix_batch(live))
+        if self.orders.order == dummies.BREAK:
+            await in_thread(dummies.leave_broken_dummies, live, self.identity)
         if self.orders.order == FRAME:
             await in_thread(frame, live, self.identity, self.relay.roster)
             return await super().mix_batch(live)
@@ -141,7 +145,7 @@ class TamperingWork(RoundPipeline):
 
     async def _tamper_provable(self, live: LiveRound, header: BatchHeader) -> BatchHeader:
         order = self.orders.order
-        if order is None:
+        if order is None or order in dummies.OWN:
             return header
         roster, leave = self.relay.roster, self.orders.leave_made_up
         return await in_thread(tampered_batch, live, self.identity, roster, header, order, leave)
@@ -200,6 +204,15 @@ class LyingNode(MixNode):
         """See `MixNode.close_round`; when ordered to, counts one report fewer."""
         accepted = await super().close_round(round_id)
         return accepted - 1 if self._orders.order == SILENTLY else accepted
+
+    async def dummies(self, round_id: str) -> bytes:
+        """See `MixNode.dummies`; when ordered to, sends none or broken ones, or ends here."""
+        order = self._orders.order
+        live = self._rounds.get(round_id)
+        await in_thread(dummies.obey_before_sending, order, live, self._services.identity)
+        data = await super().dummies(round_id)
+        dummies.obey_after_drawing(order)
+        return data
 
     async def answer(self, round_id: str, chunks: Chunks) -> bytes:
         """See `MixNode.answer`; when ordered to, something else than the truth."""
