@@ -29,11 +29,12 @@ from shuffledp_core.vocabulary import Mix
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.dummies import make_dummies
 from shuffledp_shuffler.mixing import mix
-from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
-from shuffledp_shuffler.peeling import PeelPool
+from shuffledp_shuffler.peel_worker import Layer, LayersBehind, PeeledChunk
+from shuffledp_shuffler.peeling import ItemT, PeelPool, ResultT
 from shuffledp_shuffler.permutation import Records
 
 DUMMIES = 7
+MANY = 10_000
 ROUND = "0" * 32
 SPEC = RRShuffle(max_value=3, randomise=Fraction(1, 4))
 
@@ -49,6 +50,10 @@ def _mechanism_with_dummies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RRShuffle, "sample_dummies", sample)
 
 
+def files_of(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
 class OpenOnions(PeelPool):
     """Peels onions whose layer is 48 bytes in front."""
 
@@ -58,6 +63,44 @@ class OpenOnions(PeelPool):
         for piece in pieces:
             units: Records = np.frombuffer(piece, dtype=np.uint8).reshape(-1, layer.unit_bytes)
             await place(PeeledChunk(units[:, 48:].tobytes(), ()))
+
+
+class SealHere(PeelPool):
+    """Works in this process."""
+
+    async def run(
+        self,
+        work: Callable[[ItemT], ResultT],
+        items: Iterable[ItemT],
+        store: Callable[[ResultT], Awaitable[None]],
+    ) -> None:
+        for item in items:
+            await store(work(item))
+
+
+async def test_many_dummies_are_sealed_by_workers_and_progress_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RRShuffle, "dummies_per_node", property(lambda _spec: MANY))
+    monkeypatch.setattr(RRShuffle, "sample_dummies", lambda *_: np.arange(MANY) % 2)
+    suite = suite_named("sealed-box")
+    pairs = [suite.generate() for _ in range(2)]
+    geometry = Geometry.of(SPEC, "sealed-box", 2)
+    layers = LayersBehind(geometry, ROUND, 1, tuple(public for _, public in pairs))
+    sealed: list[int] = []
+    pool = PeelPool(2)
+    try:
+        await make_dummies(tmp_path / "dummies", SPEC, layers, pool, sealed.append)
+    finally:
+        pool.close()
+    assert sealed == sorted(sealed)
+    assert len(sealed) > 1
+    assert sealed[-1] == MANY
+    plain = peel(geometry, ROUND, 2, pairs[1][0], (tmp_path / "dummies").read_bytes())
+    width = geometry.plain_bytes
+    messages = [plain[start : start + width] for start in range(0, len(plain), width)]
+    assert [message[0] for message in messages] == [number % 2 for number in range(MANY)]
+    assert len(set(messages)) == MANY
 
 
 @pytest.mark.parametrize("memory", [2**18, 2**24])
@@ -95,15 +138,18 @@ async def test_every_dummy_goes_out_once_among_the_records(tmp_path: Path, memor
     assert set(sent[-9000:]) != set(dummies)
 
 
-def test_dummies_are_drawn_once_and_open_at_the_next_hop(tmp_path: Path) -> None:
+async def test_dummies_are_drawn_once_and_open_at_the_next_hop(tmp_path: Path) -> None:
     suite = suite_named("sealed-box")
     pairs = [suite.generate() for _ in range(3)]
     keys = tuple(public for _, public in pairs)
     geometry = Geometry.of(SPEC, "sealed-box", 3)
     path = tmp_path / "dummies"
-    make_dummies(path, SPEC, geometry, ROUND, keys, 1, os.urandom)
+    sealed: list[int] = []
+    layers = LayersBehind(geometry, ROUND, 1, keys)
+    await make_dummies(path, SPEC, layers, SealHere(1), sealed.append)
+    assert sealed == [DUMMIES]
     first = path.read_bytes()
-    make_dummies(path, SPEC, geometry, ROUND, keys, 1, os.urandom)
+    await make_dummies(path, SPEC, layers, SealHere(1))
     assert path.read_bytes() == first
     behind = peel(geometry, ROUND, 2, pairs[1][0], first)
     plain = peel(geometry, ROUND, 3, pairs[2][0], behind)
@@ -113,18 +159,19 @@ def test_dummies_are_drawn_once_and_open_at_the_next_hop(tmp_path: Path) -> None
     assert {message[0] for message in messages} <= {0, 1}
     path.write_bytes(first[:-1])
     with pytest.raises(NodeFault, match="instead of"):
-        make_dummies(path, SPEC, geometry, ROUND, keys, 1, os.urandom)
+        await make_dummies(path, SPEC, layers, SealHere(1))
 
 
-def test_a_mechanism_that_draws_too_few_dummies_ends_the_round(
+async def test_a_mechanism_that_draws_too_few_dummies_ends_the_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RRShuffle, "sample_dummies", lambda *_: np.zeros(DUMMIES - 1, np.int64))
     geometry = Geometry.of(SPEC, "sealed-box", 2)
     keys = (bytes(32), bytes(32))
+    layers = LayersBehind(geometry, ROUND, 2, keys)
     with pytest.raises(NodeFault, match="drew 6 dummies instead of 7"):
-        make_dummies(tmp_path / "dummies", SPEC, geometry, ROUND, keys, 2, os.urandom)
-    assert not list(tmp_path.iterdir())
+        await make_dummies(tmp_path / "dummies", SPEC, layers, SealHere(1))
+    assert not files_of(tmp_path)
 
 
 def test_the_geometry_counts_the_dummies_of_the_nodes_before() -> None:
@@ -175,15 +222,8 @@ async def test_a_node_that_mixes_again_after_a_crash_adds_the_same_dummies(world
     folder = world.folder / "state" / "node-1" / "rounds" / round_.round_id
     terms = world.running["node-1"].node.rounds()[0].require_terms()
     # As a process leaves it that ended between drawing and mixing.
-    make_dummies(
-        folder / "dummies",
-        SPEC,
-        terms.geometry,
-        round_.round_id,
-        terms.public_keys,
-        1,
-        os.urandom,
-    )
+    layers = LayersBehind(terms.geometry, round_.round_id, 1, terms.public_keys)
+    await make_dummies(folder / "dummies", SPEC, layers, SealHere(1))
     drawn = (folder / "dummies").read_bytes()
     await world.stop("node-1")
     await world.hang_up()

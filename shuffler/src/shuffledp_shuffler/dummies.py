@@ -7,68 +7,76 @@ mixes again after a crash adds the same ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from shuffledp_core.errors import NodeFault
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
-from shuffledp_core.onion.layers import seal_records
 from shuffledp_core.runtime.files import commit_part, open_part, size_of
-from shuffledp_core.sampling.randomness import RandomBytes, RandomIntegers
+from shuffledp_core.runtime.tasks import in_thread
+from shuffledp_core.sampling.randomness import RandomIntegers
+from shuffledp_shuffler.peel_worker import LayersBehind, seal_chunk
+from shuffledp_shuffler.peeling import PeelPool
 
-_PIECE: Final = 2**13
-"""Dummies that are sealed at a time: some megabytes of memory."""
+_PIECE: Final = 2**12
+"""Dummies that are sealed at a time: under a second of work, and some hundred kilobytes."""
 
 
-def make_dummies(
+async def make_dummies(
     path: Path,
     mechanism: Mechanism,
-    geometry: Geometry,
-    round_id: str,
-    public_keys: tuple[bytes, ...],
-    position: int,
-    random: RandomBytes,
+    layers: LayersBehind,
+    pool: PeelPool,
+    progress: Callable[[int], None] = lambda _done: None,
 ) -> None:
-    """Draws and seals the dummies of the node at `position` into `path`, unless they are there.
+    """Draws and seals a node's dummies into `path`, unless they are there.
 
-    The file holds `geometry.dummies_per_node` packed records as the node passes them on. It appears
-    complete and flushed to the disk, or not at all.
+    The file holds `dummies_per_node` packed records as the node passes them on. It appears complete
+    and flushed to the disk, or not at all.
 
     Args:
         path: the file.
         mechanism: the certified one, whose law the dummies have.
-        geometry: lengths of the round.
-        round_id: the round.
-        public_keys: round keys of hops 1..L, in that order.
-        position: 1..L.
-        random: the operating system's CSPRNG; tests may pass a recorded stream.
+        layers: what they are sealed in.
+        pool: worker processes.
+        progress: called with the number of dummies sealed so far.
 
     Raises:
         NodeFault: the file is there with another length, or the mechanism draws another number of
             dummies than it states.
+        WorkersLost: a worker died; nothing was written.
     """
-    length = geometry.dummies_per_node * geometry.record_bytes(position + 1)
-    if path.exists():
-        # A second draw would be noise that nobody certified; damage ends the round.
-        if size_of(path) != length:
-            raise NodeFault(
-                f"the dummies of round {round_id} have {size_of(path)} bytes instead of {length}: "
-                "the disk of this node is damaged; run the round again"
-            )
+    geometry = layers.geometry
+    length = geometry.dummies_per_node * geometry.record_bytes(layers.position + 1)
+    if await in_thread(_are_there, path, length, layers.round_id):
+        progress(geometry.dummies_per_node)
         return
-    symbols = draw_symbols(mechanism, RandomIntegers(random))
+    symbols = await in_thread(draw_symbols, mechanism, RandomIntegers())
+    pieces = [symbols[start : start + _PIECE] for start in range(0, len(symbols), _PIECE)]
     with open_part(path) as file:
-        for start in range(0, len(symbols), _PIECE):
-            messages = [
-                # A fresh tag, as in a user's message: nothing tells the two apart.
-                symbol.to_bytes(geometry.symbol_bytes, "big") + random(TAG_BYTES)
-                for symbol in symbols[start : start + _PIECE]
-            ]
-            sources = [random] * len(messages)
-            sealed = seal_records(geometry, round_id, public_keys, position, messages, sources)
-            file.write(b"".join(sealed))
-        commit_part(path, file)
+        sealed = 0
+
+        async def store(records: bytes) -> None:
+            nonlocal sealed
+            await in_thread(file.write, records)
+            sealed += len(records)
+            progress(sealed * geometry.dummies_per_node // length)
+
+        await pool.run(partial(seal_chunk, layers), pieces, store)
+        await in_thread(commit_part, path, file)
+
+
+def _are_there(path: Path, length: int, round_id: str) -> bool:
+    """True if the dummies are drawn; `NodeFault` if the file has another length."""
+    # A second draw would be noise that no one certified, so that damage ends the round.
+    if path.exists() and size_of(path) != length:
+        raise NodeFault(
+            f"the dummies of round {round_id} have {size_of(path)} bytes instead of {length}: the "
+            "disk of this node is damaged; run the round again"
+        )
+    return path.exists()
 
 
 def draw_symbols(mechanism: Mechanism, integers: RandomIntegers) -> list[int]:

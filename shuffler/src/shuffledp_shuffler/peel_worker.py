@@ -1,16 +1,18 @@
-"""Code of a peeling process.
+"""Code of a peeling process: it opens the layers of a batch, and seals a node's dummies.
 
 Imports only the onions: a worker starts in a moment and stays small.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.onion.layers import binding
+from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.onion.layers import binding, seal_records
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.sampling.randomness import system_random
 
 
 @dataclass(frozen=True)
@@ -63,3 +65,33 @@ def peel_chunk(layer: Layer, packed: bytes) -> PeeledChunk:
         raise NodeFault("an accepted envelope no longer opens: the disk of this node is damaged")
     # Elsewhere left out, not fatal: one bad onion of one user must not end the round.
     return PeeledChunk(opened.data, opened.closed)
+
+
+@dataclass(frozen=True)
+class LayersBehind:
+    """The layers of all hops behind a node, in which it seals its dummies.
+
+    `public_keys` are the round keys of hops 1..L, in that order.
+    """
+
+    geometry: Geometry
+    round_id: str
+    position: int
+    public_keys: tuple[bytes, ...]
+
+
+def seal_chunk(layers: LayersBehind, symbols: Sequence[int]) -> bytes:
+    """Packed records with these symbols, as the node at that position passes them on.
+
+    Tags and ephemeral keys come from the operating system's randomness.
+    """
+    geometry = layers.geometry
+    messages = [
+        # A fresh tag, as in a user's message: nothing tells the two apart.
+        symbol.to_bytes(geometry.symbol_bytes, "big") + system_random(TAG_BYTES)
+        for symbol in symbols
+    ]
+    sources = [system_random] * len(messages)
+    keys = layers.public_keys
+    sealed = seal_records(geometry, layers.round_id, keys, layers.position, messages, sources)
+    return b"".join(sealed)

@@ -30,7 +30,7 @@ from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.metrics import RELAY, NodeMetrics
 from shuffledp_shuffler.mixing import DropCheck, MixResult, mix
 from shuffledp_shuffler.mixproof.mixing import mix_provably
-from shuffledp_shuffler.peel_worker import Layer
+from shuffledp_shuffler.peel_worker import Layer, LayersBehind
 from shuffledp_shuffler.peeling import PeelPool, WorkersLost
 from shuffledp_shuffler.relay import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Relay
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS, Phase
@@ -151,16 +151,17 @@ class RoundPipeline:
             else terms.geometry.count_records(record.position, record.accepted, before)
         )
         units = record.accepted if record.is_entry else total
-        dummies = await self._dummies(live)
+        added = terms.geometry.dummies_per_node
         source = folder.envelopes if record.is_entry else folder.incoming
         for attempt in range(1, MIXING_ATTEMPTS + 1):
-            live.progress(0, total)
+            live.progress(0, added + total)
             try:
+                dummies = await self._dummies(live, lambda done: live.progress(done, added + total))
                 return await self._mix_once(
                     live,
                     (layer, units, source, folder.outgoing),
                     dummies,
-                    lambda done: live.progress(done, total),
+                    lambda done: live.progress(added + done, added + total),
                     lambda dropped: check_dropped(before + dropped, record.accepted, terms),
                 )
             except WorkersLost as error:
@@ -202,7 +203,7 @@ class RoundPipeline:
             dummies,
         )
 
-    async def _dummies(self, live: LiveRound) -> Path | None:
+    async def _dummies(self, live: LiveRound, progress: Callable[[int], None]) -> Path | None:
         """The file of this node's dummies, drawn at the first call; None where it adds none.
 
         A separate step, so that an experiment can plant a node that forgets its noise.
@@ -210,16 +211,10 @@ class RoundPipeline:
         terms, path = live.require_terms(), live.folder.dummies
         if not terms.geometry.dummies_per_node:
             return None
-        await in_thread(
-            make_dummies,
-            path,
-            terms.certificate.mechanism,
-            terms.geometry,
-            live.record.round_id,
-            terms.public_keys,
-            terms.position,
-            system_random,
+        layers = LayersBehind(
+            terms.geometry, live.record.round_id, terms.position, terms.public_keys
         )
+        await make_dummies(path, terms.certificate.mechanism, layers, self.pool, progress)
         return path
 
     async def _relay(self, live: LiveRound) -> None:

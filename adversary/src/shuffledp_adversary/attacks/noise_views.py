@@ -28,8 +28,8 @@ from shuffledp_core.sampling.randomisers import randomise
 from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_shuffler.dummies import make_dummies
 from shuffledp_shuffler.mixing import mix
-from shuffledp_shuffler.peel_worker import Layer, PeeledChunk, peel_chunk
-from shuffledp_shuffler.peeling import PeelPool
+from shuffledp_shuffler.peel_worker import Layer, LayersBehind
+from shuffledp_shuffler.peeling import ItemT, PeelPool, ResultT
 
 HOPS: Final = 3
 HONEST_POSITION: Final = 2
@@ -95,13 +95,16 @@ def rank_views(
 
 
 class _PeelHere(PeelPool):
-    """Peels in this process, which is itself one of many."""
+    """Peels and seals in this process, which is itself one of many."""
 
-    async def peel(
-        self, layer: Layer, pieces: Iterable[bytes], store: Callable[[PeeledChunk], Awaitable[None]]
+    async def run(
+        self,
+        work: Callable[[ItemT], ResultT],
+        items: Iterable[ItemT],
+        store: Callable[[ResultT], Awaitable[None]],
     ) -> None:
-        for piece in pieces:
-            await store(peel_chunk(layer, piece))
+        for item in items:
+            await store(work(item))
 
 
 async def _play_rounds(node: HonestNode, value: int, count: int, folder: Path) -> Views:
@@ -125,7 +128,8 @@ async def _play_round(node: HonestNode, value: int, folder: Path, pool: PeelPool
     onions = seal_records(geometry, round_id, keys, HONEST_POSITION - 1, plain, sources)
     source.write_bytes(b"".join(onions))
     if node.law is not None:
-        make_dummies(dummies, node.law, geometry, round_id, keys, HONEST_POSITION, os.urandom)
+        layers = LayersBehind(geometry, round_id, HONEST_POSITION, keys)
+        await make_dummies(dummies, node.law, layers, pool)
     layer = Layer(geometry, round_id, HONEST_POSITION, route[HONEST_POSITION - 1][0])
     await mix(
         layer,

@@ -1,0 +1,140 @@
+"""Rounds whose noise comes from nodes: what they cost beside the plain histogram, and a large one.
+
+`python -m bench.node_noise --people 1000000` plays the large round alone, at that size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from rich.console import Console
+
+from bench.machine import children_of, peak_resident, processor_seconds
+from shuffledp.progress import Stages
+from shuffledp_core.documents.models import RoundPlan
+from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.running import StageClock
+from shuffledp_sim.playing import run_round
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
+from shuffledp_sim.users.sealing import sealing_pool, warm
+
+NODE_NOISE: Final = "node-histogram"
+PLAIN: Final = "krr-histogram"
+TURNS: Final = 3
+"""Rounds of each mechanism, in turn; the median counts."""
+
+PEOPLE: Final = 100_000
+"""People of the large round in `make bench`; the target is for ten times as many."""
+
+
+def _plan(system: LocalSystem, mechanism: str, people: int, symbols: int) -> RoundPlan:
+    return RoundPlan(
+        population=system.population,
+        mechanism=mechanism,
+        size=symbols,
+        epsilon=1.0,
+        delta=1e-6,
+        min_reports=people,
+        max_reports=people,
+        route=system.route,
+        open_seconds=7200.0,
+    )
+
+
+def _processes(system: LocalSystem) -> Iterable[int]:
+    """All parties with their workers, and the simulated users."""
+    for pid in [os.getpid(), *(process.pid for process in system.processes.values())]:
+        yield pid
+        yield from children_of(pid)
+
+
+def _spent(system: LocalSystem) -> float:
+    # The parties are children of this process, too.
+    return sum(processor_seconds(pid) for pid in set(_processes(system)))
+
+
+async def price(people: int = 10_000, symbols: int = 21) -> float:
+    """Prints and gives: processor time of a round with node noise / of the plain histogram's.
+
+    Of all parties and users, enrolment and start apart; both in turn on the same running system.
+    """
+    seconds: dict[str, list[float]] = {PLAIN: [], NODE_NOISE: []}
+    with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
+        async with LocalSystem(
+            Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False
+        ) as system:
+            await warm(pool)
+            values = np.arange(people, dtype=np.int64) % symbols
+            for _ in range(TURNS):
+                for mechanism, measured in seconds.items():
+                    before = _spent(system)
+                    plan = _plan(system, mechanism, people, symbols)
+                    stages = Stages(Console(stderr=True))
+                    await run_round(system, plan, values, pool, stages, StageClock())
+                    measured.append(_spent(system) - before)
+    medians = {mechanism: statistics.median(turns) for mechanism, turns in seconds.items()}
+    ratio = medians[NODE_NOISE] / medians[PLAIN]
+    print(
+        f"  node noise / plain histogram, {people:,} people, {symbols} symbols: {ratio:.2f} "
+        f"(wanted at most 1.2; {medians[NODE_NOISE]:.1f} s and {medians[PLAIN]:.1f} s of processor "
+        f"time, medians of {TURNS})"
+    )
+    return ratio
+
+
+async def large(people: int = PEOPLE, symbols: int = 1000) -> RoundReport:
+    """Prints seconds, processor time and peak memory of a large round with node noise."""
+    with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
+        async with LocalSystem(
+            Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False
+        ) as system:
+            await warm(pool)
+            values = np.arange(people, dtype=np.int64) % symbols
+            before = _spent(system)
+            plan = _plan(system, NODE_NOISE, people, symbols)
+            report = await run_round(
+                system, plan, values, pool, Stages(Console(stderr=True)), StageClock()
+            )
+            spent = _spent(system) - before
+            peaks = {
+                name: sum(map(peak_resident, [process.pid, *children_of(process.pid)]))
+                for name, process in system.processes.items()
+            }
+    total = sum(report.seconds.values()) - report.seconds.get("total", 0.0)
+    stages = ", ".join(f"{name} {seconds:.0f}" for name, seconds in report.seconds.items())
+    print(
+        f"  {people:,} people, {symbols:,} symbols, {report.final.mechanism.dummies_per_node:,} "
+        f"dummies a node: {total:.0f} s ({stages}), {spent:.0f} s of processor time (wanted for "
+        "1,000,000 people: at most 360 s on two idle cores)"
+    )
+    print(
+        "  peak memory with workers: "
+        + ", ".join(f"{name} {peak / 1e6:,.0f} MB" for name, peak in peaks.items())
+        + " (wanted at most 1,000 MB a party)"
+    )
+    return report
+
+
+def run() -> None:
+    """All of the above."""
+    asyncio.run(price())
+    asyncio.run(large())
+
+
+def main() -> None:
+    """Plays the large round alone."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--people", type=int, default=PEOPLE)
+    asyncio.run(large(parser.parse_args().people))
+
+
+if __name__ == "__main__":
+    main()
