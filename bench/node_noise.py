@@ -10,7 +10,6 @@ import asyncio
 import os
 import statistics
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -49,16 +48,18 @@ def _plan(system: LocalSystem, mechanism: str, people: int, symbols: int) -> Rou
     )
 
 
-def _processes(system: LocalSystem) -> Iterable[int]:
-    """All parties with their workers, and the simulated users."""
-    for pid in [os.getpid(), *(process.pid for process in system.processes.values())]:
-        yield pid
-        yield from children_of(pid)
-
-
-def _spent(system: LocalSystem) -> float:
+def _processes(system: LocalSystem) -> tuple[set[int], set[int]]:
+    """All parties with their workers; and the simulated users with theirs."""
+    parties = {process.pid for process in system.processes.values()}
+    workers = {child for pid in parties for child in children_of(pid)}
     # The parties are children of this process, too.
-    return sum(processor_seconds(pid) for pid in set(_processes(system)))
+    return parties | workers, {os.getpid(), *children_of(os.getpid())} - parties
+
+
+def _spent(system: LocalSystem) -> tuple[float, float]:
+    """Processor time so far: of the parties, and of the simulated users."""
+    parties, users = _processes(system)
+    return sum(map(processor_seconds, parties)), sum(map(processor_seconds, users))
 
 
 async def price(people: int = 10_000, symbols: int = 21) -> float:
@@ -75,11 +76,11 @@ async def price(people: int = 10_000, symbols: int = 21) -> float:
             values = np.arange(people, dtype=np.int64) % symbols
             for _ in range(TURNS):
                 for mechanism, measured in seconds.items():
-                    before = _spent(system)
+                    before = sum(_spent(system))
                     plan = _plan(system, mechanism, people, symbols)
                     stages = Stages(Console(stderr=True))
                     await run_round(system, plan, values, pool, stages, StageClock())
-                    measured.append(_spent(system) - before)
+                    measured.append(sum(_spent(system)) - before)
     medians = {mechanism: statistics.median(turns) for mechanism, turns in seconds.items()}
     ratio = medians[NODE_NOISE] / medians[PLAIN]
     print(
@@ -103,17 +104,18 @@ async def large(people: int = PEOPLE, symbols: int = 1000) -> RoundReport:
             report = await run_round(
                 system, plan, values, pool, Stages(Console(stderr=True)), StageClock()
             )
-            spent = _spent(system) - before
+            after = _spent(system)
             peaks = {
                 name: sum(map(peak_resident, [process.pid, *children_of(process.pid)]))
                 for name, process in system.processes.items()
             }
-    total = sum(report.seconds.values()) - report.seconds.get("total", 0.0)
+    of_parties, of_users = (end - begin for begin, end in zip(before, after, strict=True))
     stages = ", ".join(f"{name} {seconds:.0f}" for name, seconds in report.seconds.items())
     print(
         f"  {people:,} people, {symbols:,} symbols, {report.final.mechanism.dummies_per_node:,} "
-        f"dummies a node: {total:.0f} s ({stages}), {spent:.0f} s of processor time (wanted for "
-        "1,000,000 people: at most 360 s on two idle cores)"
+        f"dummies a node: seconds {stages}; of processor time {of_parties:.0f} s the parties and "
+        f"{of_users:.0f} s the simulated users with their enrolment (wanted for 1,000,000 people: "
+        "at most 360 s on two idle cores)"
     )
     print(
         "  peak memory with workers: "
