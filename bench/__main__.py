@@ -29,7 +29,7 @@ PARTS = {
     "mixproof": mixproof.run,
     "submissions": submissions.run,
     "rounds": rounds.run,
-    "node_noise": node_noise.run,
+    "node_noise": node_noise.measure_all,
     "accounting": accounting.run,
     "noise": noise.run,
     "samplers": samplers.run,

@@ -56,7 +56,7 @@ def _processes(system: LocalSystem) -> tuple[set[int], set[int]]:
     return parties | workers, {os.getpid(), *children_of(os.getpid())} - parties
 
 
-def _spent(system: LocalSystem) -> tuple[float, float]:
+def _processor_time(system: LocalSystem) -> tuple[float, float]:
     """Processor time so far: of the parties, and of the simulated users."""
     parties, users = _processes(system)
     return sum(map(processor_seconds, parties)), sum(map(processor_seconds, users))
@@ -76,11 +76,11 @@ async def price(people: int = 10_000, symbols: int = 21) -> float:
             values = np.arange(people, dtype=np.int64) % symbols
             for _ in range(TURNS):
                 for mechanism, measured in seconds.items():
-                    before = sum(_spent(system))
+                    before = sum(_processor_time(system))
                     plan = _plan(system, mechanism, people, symbols)
                     stages = Stages(Console(stderr=True))
                     await run_round(system, plan, values, pool, stages, StageClock())
-                    measured.append(sum(_spent(system)) - before)
+                    measured.append(sum(_processor_time(system)) - before)
     medians = {mechanism: statistics.median(turns) for mechanism, turns in seconds.items()}
     ratio = medians[NODE_NOISE] / medians[PLAIN]
     print(
@@ -99,12 +99,12 @@ async def large(people: int = PEOPLE, symbols: int = 1000) -> RoundReport:
         ) as system:
             await warm(pool)
             values = np.arange(people, dtype=np.int64) % symbols
-            before = _spent(system)
+            before = _processor_time(system)
             plan = _plan(system, NODE_NOISE, people, symbols)
             report = await run_round(
                 system, plan, values, pool, Stages(Console(stderr=True)), StageClock()
             )
-            after = _spent(system)
+            after = _processor_time(system)
             peaks = {
                 name: sum(map(peak_resident, [process.pid, *children_of(process.pid)]))
                 for name, process in system.processes.items()
@@ -125,7 +125,7 @@ async def large(people: int = PEOPLE, symbols: int = 1000) -> RoundReport:
     return report
 
 
-def run() -> None:
+def measure_all() -> None:
     """All of the above."""
     asyncio.run(price())
     asyncio.run(large())

@@ -68,7 +68,7 @@ class OpenOnions(PeelPool):
 class SealHere(PeelPool):
     """Works in this process."""
 
-    async def run(
+    async def map(
         self,
         work: Callable[[ItemT], ResultT],
         items: Iterable[ItemT],

@@ -64,7 +64,7 @@ async def make_dummies(
             sealed += len(records)
             progress(sealed * geometry.dummies_per_node // length)
 
-        await pool.run(partial(seal_chunk, layers), pieces, store)
+        await pool.map(partial(seal_chunk, layers), pieces, store)
         await in_thread(commit_part, path, file)
 
 

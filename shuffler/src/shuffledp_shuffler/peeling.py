@@ -58,9 +58,9 @@ class PeelPool:
         Raises:
             WorkersLost: a worker died. NodeFault: see `peel_chunk`.
         """
-        await self.run(partial(peel_chunk, layer), pieces, store)
+        await self.map(partial(peel_chunk, layer), pieces, store)
 
-    async def run(
+    async def map(
         self,
         work: Callable[[ItemT], ResultT],
         items: Iterable[ItemT],

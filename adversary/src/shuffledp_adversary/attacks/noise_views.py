@@ -97,7 +97,7 @@ def rank_views(
 class _PeelHere(PeelPool):
     """Peels and seals in this process, which is itself one of many."""
 
-    async def run(
+    async def map(
         self,
         work: Callable[[ItemT], ResultT],
         items: Iterable[ItemT],
