@@ -53,7 +53,7 @@ class MaliciousSystem:
     async def open(self, position: int) -> SmallRound:
         """The same up to the receipts."""
         played = await open_small(self.system, plan_for(self.system, position))
-        played.honest += played.prepared([user % (LARGEST + 1) for user in range(USERS)])
+        played.honest += played.prepare_all([user % (LARGEST + 1) for user in range(USERS)])
         await played.send(played.honest)
         return played
 
