@@ -33,7 +33,8 @@ from shuffledp_accountant.ledger.charges import (
     Reservation,
     Settlement,
 )
-from shuffledp_accountant.ledger.ledger import Ledger, LedgerEntry
+from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_accountant.ledger.rows import LedgerEntry
 from shuffledp_accountant.ledger.schema import METADATA
 from shuffledp_accountant.ledger_app import ledger_app
 from shuffledp_accountant.service import open_accountant

@@ -24,7 +24,8 @@ from shuffledp_accountant.ledger.charges import (
     stored_final_certificate,
     stored_plan_certificate,
 )
-from shuffledp_accountant.ledger.ledger import MOST_ENTRIES, Ledger, LedgerEntry
+from shuffledp_accountant.ledger.ledger import MOST_ENTRIES, Ledger
+from shuffledp_accountant.ledger.rows import LedgerEntry
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_accountant.plans import check_messages, check_round_id, read_plan
 from shuffledp_accountant.public_log import PublicLog

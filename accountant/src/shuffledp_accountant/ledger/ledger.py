@@ -10,14 +10,12 @@ a repeated call gets the same bytes.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Self
+from dataclasses import replace
+from typing import Final, Self
 
-import msgspec
-from sqlalchemy import Connection, Engine, RowMapping, Update, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Update, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from shuffledp_accountant.ledger import charges as rules
@@ -32,45 +30,31 @@ from shuffledp_accountant.ledger.charges import (
     Statement,
 )
 from shuffledp_accountant.ledger.database import failures, open_database
+from shuffledp_accountant.ledger.rows import (
+    COST_COLUMNS,
+    LedgerEntry,
+    append_to_log,
+    cost_columns,
+    ledger_log_entry,
+    read_charge,
+    read_cost,
+    read_entry,
+    restored_log_entry,
+    row_of_charge,
+    row_of_reservation,
+)
 from shuffledp_accountant.ledger.schema import charges, curves, log_entries, populations
-from shuffledp_core.documents.signed import decode_value, to_json
 from shuffledp_core.errors import LedgerError, UnknownRoundError, UsageError
-from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.clock import Clock
-from shuffledp_core.transparency.entries import LedgerEvent, LedgerLogEntry
-from shuffledp_core.transparency.tree import leaf_hash
+from shuffledp_core.transparency.entries import LedgerEvent
 from shuffledp_privacy.analysis import Cost
-from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.tabulated import MOST_KEPT, TABLES, fingerprint
 
 Certify = Callable[[Account], bytes]
 """A function that signs the certificate for a charge's place in the account."""
 
-_SPEC: Final[Any] = Mechanism
-
 MOST_ENTRIES: Final = 1000
 """Most charges in one page, which stays far below gRPC's 4 MiB."""
-
-_COST: Final = (
-    charges.c.mechanism,
-    charges.c.users,
-    charges.c.honest,
-    charges.c.adjacency,
-    charges.c.max_distance,
-    charges.c.delta,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """Summary of a charge, for a page of the account."""
-
-    entry: int
-    round_id: str
-    state: ChargeState
-    cost: Cost
-    epsilon: float
 
 
 class Ledger:
@@ -137,8 +121,10 @@ class Ledger:
             # Signed before the commit, which stores it with the charge: a crash in between leaves
             # neither.
             certificate = certify(account)
-            row = _row(reservation, account.position.entry, certificate, self._clock())
-            entry = _log_entry(
+            row = row_of_reservation(
+                reservation, account.position.entry, certificate, self._clock()
+            )
+            entry = ledger_log_entry(
                 LedgerEvent.RESERVED, reservation.population, reservation.round_id, certificate
             )
             if self._commit(
@@ -176,9 +162,11 @@ class Ledger:
                 "state": ChargeState.SETTLED.value,
                 "accepted": real.accepted,
                 "final_certificate": certificate,
-                **_cost_columns(*rules.settled_cost(charge, real)),
+                **cost_columns(*rules.settled_cost(charge, real)),
             }
-            entry = _log_entry(LedgerEvent.SETTLED, charge.population, charge.round_id, certificate)
+            entry = ledger_log_entry(
+                LedgerEvent.SETTLED, charge.population, charge.round_id, certificate
+            )
             if self._change(charge, revision, values, entry):
                 return certificate
 
@@ -197,7 +185,7 @@ class Ledger:
             if not rules.check_release(charge):
                 return
             revision, _ = self._snapshot(charge.population)
-            entry = _log_entry(LedgerEvent.RELEASED, charge.population, round_id, *discards)
+            entry = ledger_log_entry(LedgerEvent.RELEASED, charge.population, round_id, *discards)
             if self._change(charge, revision, {"state": ChargeState.RELEASED.value}, entry):
                 return
 
@@ -232,7 +220,7 @@ class Ledger:
                 entry = charge.entry
                 if entry in taken:
                     last = entry = last + 1
-                rows.append(_row_of(replace(charge, entry=entry)))
+                rows.append(row_of_charge(replace(charge, entry=entry)))
             mark = update(populations).where(populations.c.name == population)
             mark = mark.values(reconciled=max(standing.reconciled, reconciled))
 
@@ -243,7 +231,7 @@ class Ledger:
                     db.execute(insert(charges), rows)
                 db.execute(mark)
 
-            entries = [_restored_entry(charge) for charge in lost]
+            entries = [restored_log_entry(charge) for charge in lost]
             if self._commit(population, revision, change, entries):
                 return
 
@@ -289,14 +277,20 @@ class Ledger:
         """
         self._budget(population)
         page = (
-            select(charges.c.entry, charges.c.round_id, charges.c.state, charges.c.epsilon, *_COST)
+            select(
+                charges.c.entry,
+                charges.c.round_id,
+                charges.c.state,
+                charges.c.epsilon,
+                *COST_COLUMNS,
+            )
             .where(charges.c.population == population, charges.c.entry > after)
             .order_by(charges.c.entry)
             .limit(max(1, min(most, MOST_ENTRIES)))
         )
         with failures(), self._engine.begin() as db:
             rows = db.execute(page).mappings().all()
-        return [_entry(row) for row in rows]
+        return [read_entry(row) for row in rows]
 
     def _budget(self, population: str) -> Budget:
         if population not in self._budgets:
@@ -314,7 +308,11 @@ class Ledger:
         """
         mine = charges.c.population == population
         counting = charges.c.state.in_([ChargeState.RESERVED.value, ChargeState.SETTLED.value])
-        alike = select(*_COST, func.count().label("times")).where(mine, counting).group_by(*_COST)
+        alike = (
+            select(*COST_COLUMNS, func.count().label("times"))
+            .where(mine, counting)
+            .group_by(*COST_COLUMNS)
+        )
         with failures(), self._engine.begin() as db:
             # Read first: on PostgreSQL each statement sees what is committed by then, and a change
             # between them must make the later swap fail.
@@ -326,7 +324,7 @@ class Ledger:
             rows = db.execute(alike).mappings().all()
         counted: Counter[Cost] = Counter()
         for cost in rows:
-            counted[_cost(cost)] += cost["times"]
+            counted[read_cost(cost)] += cost["times"]
         if row is None:
             return -1, AccountStanding(counted, int(last or 0), 0)
         return int(row.revision), AccountStanding(counted, int(last or 0), int(row.reconciled))
@@ -387,7 +385,7 @@ class Ledger:
                 .mappings()
                 .one_or_none()
             )
-        return None if row is None else _charge(row)
+        return None if row is None else read_charge(row)
 
     def log_leaves(self, after: int = 0) -> list[bytes]:
         """Hashes of the entries of the public log, from entry `after` on."""
@@ -457,7 +455,7 @@ class Ledger:
                         if swapped.rowcount != 1:
                             return False
                     change(db)
-                    _append(db, entries)
+                    append_to_log(db, entries)
             except _NothingChangedError:
                 return False
             except IntegrityError:
@@ -469,170 +467,5 @@ class Ledger:
         return True
 
 
-def _append(db: Connection, entries: Sequence[bytes]) -> None:
-    last = db.execute(select(func.max(log_entries.c.number))).scalar()
-    size = 0 if last is None else int(last) + 1
-    rows = [
-        {"number": size + number, "leaf": leaf_hash(data), "data": data}
-        for number, data in enumerate(entries)
-    ]
-    if rows:
-        db.execute(insert(log_entries), rows)
-
-
-def _log_entry(event: LedgerEvent, population: str, round_id: str, *documents: bytes) -> bytes:
-    texts = tuple(document.decode() for document in documents)
-    try:
-        return LedgerLogEntry(
-            event=event, population=population, round_id=round_id, documents=texts
-        ).to_bytes()
-    except ValueError as error:
-        raise LedgerError(f"cannot be logged: {error}; nothing was changed") from error
-
-
-def _restored_entry(charge: Charge) -> bytes:
-    final = () if charge.final_certificate is None else (charge.final_certificate,)
-    return _log_entry(
-        LedgerEvent.RESTORED,
-        charge.population,
-        charge.round_id,
-        charge.plan_certificate,
-        *final,
-    )
-
-
 class _NothingChangedError(Exception):
     """Rolls back a transaction whose change met no row."""
-
-
-def _row(reservation: Reservation, entry: int, certificate: bytes, now: int) -> dict[str, object]:
-    return {
-        "round_id": reservation.round_id,
-        "population": reservation.population,
-        "entry": entry,
-        "state": ChargeState.RESERVED.value,
-        "plan": reservation.plan,
-        "plan_certificate": certificate,
-        "reserved_at": now,
-        "changed_at": now,
-        **_cost_columns(reservation.cost, reservation.epsilon),
-    }
-
-
-def _row_of(charge: Charge) -> dict[str, object]:
-    return {
-        "round_id": charge.round_id,
-        "population": charge.population,
-        "entry": charge.entry,
-        "state": charge.state.value,
-        "plan": charge.plan,
-        "plan_certificate": charge.plan_certificate,
-        "accepted": charge.accepted,
-        "final_certificate": charge.final_certificate,
-        "reserved_at": charge.reserved_at,
-        "changed_at": charge.changed_at,
-        **_cost_columns(charge.cost, charge.epsilon),
-    }
-
-
-def _cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
-    if cost.setting.max_distance is None:
-        raise ValueError(
-            "a charge states the largest distance that it covers; `certificates` fills it in"
-        )
-    return {
-        "mechanism": to_json(cost.mechanism).decode(),
-        "users": cost.setting.users,
-        "honest": cost.setting.honest,
-        "adjacency": cost.setting.adjacency.value,
-        "max_distance": cost.setting.max_distance,
-        "delta": cost.delta,
-        # As in certificates, whose JSON has no infinity, null says that there is no bound.
-        "epsilon": epsilon if math.isfinite(epsilon) else None,
-    }
-
-
-class _CostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns of a cost, as strict as a signed document: SQLite would keep any type in any
-    column.
-    """
-
-    mechanism: str
-    users: int
-    honest: int
-    adjacency: Adjacency
-    max_distance: int
-    delta: Annotated[float, msgspec.Meta(ge=0, lt=1)]
-
-
-class _Row(_CostRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A row of `charges`."""
-
-    round_id: str
-    population: str
-    entry: Annotated[int, msgspec.Meta(ge=1)]
-    state: ChargeState
-    plan: str
-    epsilon: Annotated[float, msgspec.Meta(ge=0)] | None
-    plan_certificate: bytes
-    accepted: Annotated[int, msgspec.Meta(ge=1)] | None
-    final_certificate: bytes | None
-    reserved_at: int
-    changed_at: int
-
-
-def _number(epsilon: float | None) -> float:
-    return math.inf if epsilon is None else epsilon
-
-
-def _damage(what: str, error: Exception) -> LedgerError:
-    return LedgerError(f"the entry of {what} is damaged: {error}; restore a backup")
-
-
-_BROKEN: Final = (msgspec.MsgspecError, ValueError, TypeError, UsageError)
-
-
-def _cost(row: RowMapping) -> Cost:
-    """Reads the cost of a row; `LedgerError` where it is not one we could have written."""
-    try:
-        return _as_cost(msgspec.convert({str(key): value for key, value in row.items()}, _CostRow))
-    except _BROKEN as error:
-        raise _damage(f"a round of {row['users']} users", error) from error
-
-
-def _as_cost(row: _CostRow) -> Cost:
-    mechanism: Mechanism = msgspec.json.decode(row.mechanism, type=_SPEC, dec_hook=decode_value)
-    return Cost(
-        mechanism, Setting(row.users, row.honest, row.adjacency, row.max_distance), row.delta
-    )
-
-
-def _entry(row: RowMapping) -> LedgerEntry:
-    try:
-        state = ChargeState(row["state"])
-    except ValueError as error:
-        raise _damage(f"round {row['round_id']!r}", error) from error
-    return LedgerEntry(row["entry"], row["round_id"], state, _cost(row), _number(row["epsilon"]))
-
-
-def _charge(row: RowMapping) -> Charge:
-    """Reads a stored charge; `LedgerError` where the row is not one we could have written."""
-    try:
-        entry = msgspec.convert({str(key): value for key, value in row.items()}, _Row)
-        cost = _as_cost(entry)
-    except _BROKEN as error:
-        raise _damage(f"round {row['round_id']!r}", error) from error
-    return Charge(
-        round_id=entry.round_id,
-        population=entry.population,
-        entry=entry.entry,
-        state=entry.state,
-        plan=entry.plan,
-        cost=cost,
-        epsilon=_number(entry.epsilon),
-        plan_certificate=entry.plan_certificate,
-        accepted=entry.accepted,
-        final_certificate=entry.final_certificate,
-        reserved_at=entry.reserved_at,
-        changed_at=entry.changed_at,
-    )
