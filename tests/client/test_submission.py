@@ -97,7 +97,7 @@ class Talkative(KRRHistogram, frozen=True, tag="talkative"):
 
 
 def test_a_code_whose_length_depends_on_the_answer_is_refused() -> None:
-    with pytest.raises(ValueError, match="every answer with 1 symbols from 0 to 3"):
+    with pytest.raises(ValueError, match="every answer as 1 symbols from 0 to 3"):
         symbols(Talkative(symbols=4, blanket=Fraction(1, 2)), 3)
 
 

@@ -117,7 +117,7 @@ async def test_files_that_do_not_fit_are_logged_once_and_the_old_pair_stays(
             shutil.copy(kept / "tls-key.pem", keys / "tls-key.pem")  # one file of two was replaced
             assert await served_certificate(deployment) == first
             assert await served_certificate(deployment) == first
-            reasons = [line["reason"] for line in log if "not usable" in line["event"]]
+            reasons = [line["reason"] for line in log if "unusable" in line["event"]]
         assert len(reasons) == 1
         assert "replace both files" in reasons[0]
         (keys / "tls-key.pem").write_bytes(new_key)

@@ -87,4 +87,4 @@ def test_the_lines_of_the_readme_run_as_they_stand(capsys: pytest.CaptureFixture
     told: dict[str, Any] = {}
     exec(compile(block, "README.md", "exec"), told)  # noqa: S102 - the page is ours
     assert told["bounds"].attained <= told["bounds"].certified <= 1
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert len(capsys.readouterr().out.splitlines()) == 3

@@ -407,7 +407,7 @@ async def test_an_input_that_ended_the_process_every_time_is_given_up(world: Wor
     await world.close_round("node-1", given_up.round.round_id)
     status = await world.ended("node-2", given_up.round.round_id)
     assert (status.phase, status.error) == (FAILED, "NodeFault")
-    assert "ended 3 times" in status.reason
+    assert "crashed 3 times" in status.reason
 
 
 async def test_a_process_that_ends_while_it_puts_the_batch_out_counts_also(

@@ -12,7 +12,12 @@ from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.sealing import sealing_pool
 
 IMPATIENT: dict[str, dict[str, float | str]] = {
-    "analyst": {"recovery_seconds": 3.0, "discard_seconds": 2.0, "mix_timeout_seconds": 60.0},
+    "analyst": {
+        "recovery_seconds": 3.0,
+        "settle_seconds": 3.0,
+        "discard_seconds": 2.0,
+        "mix_timeout_seconds": 60.0,
+    },
     "node": {"relay_seconds": 20.0},
 }
 """Bounds on how long a missing party is waited for; every test ends by an event, these only bound

@@ -179,7 +179,7 @@ def test_the_command_needs_no_deployment_and_prints_one_json_object(tmp_path: Pa
         ({"rate": 0.0}, "--rate"),
         ({"rate": float("inf")}, "finite"),
         ({"round_id": "0" * 32}, "key folder"),
-        ({"leave_open": True}, "nobody"),
+        ({"leave_open": True}, "another process closes"),
         ({"suite": "rot13"}, "sealed-box"),
         ({"metrics": "node-1:9100"}, "metrics page"),
     ],

@@ -102,12 +102,12 @@ def test_files_of_another_round_or_torn_ones_are_refused(
     ):
         load_captured(copy, other.parent)
     other.rename(other.with_name(log.name)).write_bytes(whole[:40])
-    with pytest.raises(CorruptLogError, match="torn"):
+    with pytest.raises(CorruptLogError, match="truncated"):
         load_captured(copy, other.parent)
     with pytest.raises(UsageError, match="there are logs of"):
         trace_round(load_captured(copy), {4})
     log.write_bytes(whole[:-100])
-    with pytest.raises(CorruptLogError, match="torn"):
+    with pytest.raises(CorruptLogError, match="truncated"):
         load_captured(copy)
     log.unlink()
     assert trace_round(load_captured(copy)).traced_share == 0.0
