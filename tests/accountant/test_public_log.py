@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -11,14 +12,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from accountant_world import World
+from accountant_world import PLAN, World
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from shuffledp_accountant.ledger_app import app
 from shuffledp_accountant.log_audit import LogAudit
 from shuffledp_accountant.log_reading import FolderSource, read_log
+from shuffledp_accountant.service import open_accountant
 from shuffledp_core.documents.models import Certificate
-from shuffledp_core.documents.signed import Signed, sign, verify
+from shuffledp_core.documents.signed import Signed, sign, to_json, verify
 from shuffledp_core.errors import (
     FalseCertificateError,
     LogProofError,
@@ -182,6 +185,40 @@ async def test_a_lying_accountant_is_convicted_by_its_own_log(world: World) -> N
     forged = sign(certificate, ACCOUNTANT, world.deployment.identity_of("analyst").key)
     with pytest.raises(SignatureError):
         replay(world, [first, with_documents(second, forged.to_bytes().decode())])
+
+
+async def test_what_a_crash_left_unwritten_is_in_the_log_after_the_next_start(
+    world: World, tmp_path: Path
+) -> None:
+    """The crash: between the ledger's commit and the log's files."""
+    await three_rounds(world)
+    folder = tmp_path / "log"
+    shutil.copytree(world.config.log_folder, folder)
+    round_id = secrets.token_hex(16)
+    await world.caller().certify(round_id)
+    config = msgspec.structs.replace(world.config, log=folder)
+    _, ledger = open_accountant(config, world.deployment.roster)
+    ledger.close()
+    entries = list(read_log(FolderSource(folder), log_key(world)).entries())
+    assert entries == entries_of(world)
+    assert entries[-1].round_id == round_id
+
+
+async def test_a_log_that_shows_more_than_the_ledger_is_not_written_to(
+    world: World, tmp_path: Path
+) -> None:
+    """The ledger was restored from a backup, or another one was put in its place."""
+    await three_rounds(world)
+    shown = (world.config.log_folder / "checkpoint").read_bytes()
+    empty = msgspec.structs.replace(world.config, ledger=f"sqlite:///{tmp_path / 'other.db'}")
+    with capture_logs() as lines:
+        accountant, ledger = open_accountant(empty, world.deployment.roster)
+        accountant.certify(secrets.token_hex(16), to_json(PLAN))
+        accountant.publish_log()
+    ledger.close()
+    assert [line["event"].partition(":")[0] for line in lines] == ["public log stopped"]
+    assert (world.config.log_folder / "checkpoint").read_bytes() == shown
+    assert len(entries_of(world)) == 5
 
 
 def with_documents(entry: LedgerLogEntry, *documents: str) -> LedgerLogEntry:
