@@ -23,7 +23,7 @@ def test_the_tables_and_recommendations_are_those_of_the_command() -> None:
         text=True,
     ).stdout
     start = PAGE.index("    Histogram of")
-    box = PAGE[start : PAGE.index("Below each table")]
+    box = PAGE[start : PAGE.index("`--plot")]
     shown = [line.strip() for line in box.splitlines() if line.strip()]
     lines = {line.strip() for line in printed.splitlines()}
     assert len(shown) > 20

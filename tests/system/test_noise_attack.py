@@ -116,6 +116,7 @@ def test_views_are_numbered_by_the_difference_of_their_counts() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_half_of_the_noise_is_found(work: Trials) -> None:
     """N = 4000, about two minutes of CPU.
 
