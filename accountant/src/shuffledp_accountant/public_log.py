@@ -38,8 +38,8 @@ class PublicLog:
     """Writes the ledger's log into a folder. Safe to use from several threads.
 
     A folder that shows more than the ledger holds, or something else, belongs to a ledger that was
-    restored from a backup. Nothing is written then, because the log would show two histories:
-    `shuffledp ledger restore` puts back what the log still has.
+    restored from a backup. Nothing is written then, because the log would show two histories; a new
+    folder begins a new log.
     """
 
     def __init__(self, folder: Path, ledger: Ledger, identity: Identity, deployment: str) -> None:
@@ -69,8 +69,8 @@ class PublicLog:
         if shown.size > self._tree.size or self._tree.root(shown.size) != shown.root:
             self._is_forked = True
             structlog.get_logger().error(
-                "public log stopped: it shows charges that the ledger has lost; run `shuffledp "
-                "ledger restore`",
+                "public log stopped: it shows charges that the ledger has lost; after `shuffledp "
+                "ledger restore`, name a new folder for it (docs/log.md)",
                 shown=shown.size,
                 size=self._tree.size,
             )

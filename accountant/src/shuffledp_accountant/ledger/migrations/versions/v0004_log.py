@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import sqlalchemy as sa
 from alembic import op
 
 from shuffledp_core.transparency.entries import LedgerEvent, LedgerLogEntry
+from shuffledp_core.transparency.tree import leaf_hash
 
 revision = "0004"
 down_revision = "0003"
@@ -39,9 +38,8 @@ def upgrade() -> None:
     changes = sorted(change for row in rows for change in _changes_of(row))
     entries = [entry for _, _, entry in changes]
     for number, data in enumerate(entries):
-        # Hashed here, not by today's code: a migration must do the same for ever.
-        leaf = hashlib.sha256(b"\0" + data).digest()
-        op.get_bind().execute(log.insert().values(number=number, leaf=leaf, data=data))
+        row = {"number": number, "leaf": leaf_hash(data), "data": data}
+        op.get_bind().execute(log.insert().values(row))
 
 
 def _changes_of(row: sa.RowMapping) -> list[tuple[int, int, bytes]]:
