@@ -131,7 +131,7 @@ async def test_the_command_reads_a_web_server_and_remembers(
     shown = CliRunner().invoke(app, ["audit-log", web_server, *options, *memory])
     assert shown.exit_code == 0, shown.output
     assert "5 entries, no contradiction" in shown.output
-    assert "3 rounds charged, 1 of them settled, 1 released, 1 open" in shown.output
+    assert "rounds charged: 3 (settled 1, released 1, open 1)" in shown.output
     await world.caller().certify(secrets.token_hex(16))
     again = CliRunner().invoke(app, ["audit-log", web_server, *options, *memory])
     assert "6 entries" in again.output

@@ -69,8 +69,8 @@ def audit_log_command(
 
 def _show_account(population: str, account: AccountReplay) -> None:
     typer.echo(
-        f"population {population}: {account.entry:,} rounds charged, {account.settled:,} of them "
-        f"settled, {account.released:,} released, {len(account.open):,} open"
+        f"population {population}: rounds charged: {account.entry:,} (settled {account.settled:,}, "
+        f"released {account.released:,}, open {len(account.open):,})"
     )
     typer.echo(
         f"  epsilon {account.spent:.6g} of {account.limit:g} is spent at delta {account.delta:g}"

@@ -40,7 +40,7 @@ class WebConfig(Section, frozen=True, kw_only=True):
             that ends TLS.
         key: its private key.
         proxies: addresses of proxies whose `X-Forwarded-For` is believed.
-        enrolment: None: nobody is enrolled here.
+        enrolment: None: this gateway enrols no one.
         question: markup of the example page's element; None: there is no example page.
     """
 

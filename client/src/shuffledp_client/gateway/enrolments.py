@@ -1,7 +1,7 @@
 """Exchange of one-time codes for credentials, for people who take part with a browser.
 
 A code is good for one key: asked again for that key, it gives the same credential again, so that a
-lost answer costs nobody a code. The list has digests of codes only; `shuffledp keys codes` makes
+lost answer does not use up a code. The list has digests of codes only; `shuffledp keys codes` makes
 both. The gateway that does this holds the population's enrolment key and decides who is in the
 population: docs/threat-model.md, "Pages".
 """

@@ -102,7 +102,9 @@ class PageRoutes:
     async def enrol(self, request: Request) -> Response:
         """Exchange a one-time code for a credential."""
         if self._desk is None:
-            raise MalformedRequestError("nobody is enrolled here")
+            raise MalformedRequestError(
+                "this gateway enrols no one; its configuration has no [web.enrolment]"
+            )
         try:
             async with asyncio.timeout(self._seconds):
                 body = from_json(await self._short_body(request), EnrolmentBody)
