@@ -7,8 +7,10 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import special
 from scipy.stats import binom
 
+from shuffledp_adversary import evidence
 from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound, number_outcomes
 
 STRICT = 1 - 1e-9
@@ -147,3 +149,19 @@ def test_misuse_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"must|make|needed"):
             call()
+
+
+@pytest.mark.parametrize("side", [0.4, 0.01, 1e-9, 1e-40])
+@pytest.mark.parametrize("trials", [1, 2, 30, 5000, 10**6])
+def test_the_ends_of_intervals_agree_with_scipy_from_outside(trials: int, side: float) -> None:
+    successes = np.unique(np.linspace(0, trials, 201).astype(np.int64))
+    low = evidence._lower(successes, trials, side)
+    high = evidence._upper(successes, trials, side)
+    failures = trials - successes
+    true_low = special.betaincinv(np.maximum(successes, 1), failures + 1, side)
+    true_high = special.betainccinv(successes + 1, np.maximum(failures, 1), side)
+    true_low[0], true_high[-1] = 0.0, 1.0
+    assert np.all(low <= true_low)
+    assert np.all(high >= true_high)
+    assert np.allclose(low, true_low, rtol=1e-6)
+    assert np.allclose(high, true_high, rtol=1e-6)

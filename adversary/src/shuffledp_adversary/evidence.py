@@ -12,12 +12,16 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import (
-    betainccinv,
-    betaincinv,
-)  # not `scipy.stats`, which every command would wait for
+
+from shuffledp_privacy.numerics.special import log_beta, log_incomplete_beta
 
 DEFAULT_CONFIDENCE: Final = 0.95
+
+_ROUNDING: Final = 1e-13
+"""Relative outward margin of an interval's end, above the roundings of a logit's inverse."""
+
+_MOST_STEPS: Final = 100
+"""Newton's steps; about six settle."""
 
 _MOST_EVENTS: Final = 20_000
 """Candidate events per family; beyond it, evenly spaced ones are tried."""
@@ -184,16 +188,39 @@ def _log_ratio(
 
 def _lower(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
     # The maximum only spares the beta law a parameter of 0; that case has the exact end 0 below.
-    quantile = np.asarray(
-        betaincinv(np.maximum(successes, 1), trials - successes + 1, side), dtype=np.float64
-    )
-    return np.where(successes == 0, 0.0, quantile)
+    quantile = np.exp(-np.logaddexp(0.0, -_lower_logit(np.maximum(successes, 1), trials, side)))
+    return np.where(successes == 0, 0.0, quantile * (1 - _ROUNDING))
 
 
 def _upper(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
-    # Not `betaincinv` of 1 - side, which loses digits of a small `side`, and all of them below
-    # 1e-16.
-    quantile = np.asarray(
-        betainccinv(successes + 1, np.maximum(trials - successes, 1), side), dtype=np.float64
-    )
-    return np.where(successes == trials, 1.0, quantile)
+    # One minus the lower end for the failures, of which the logit keeps all digits.
+    failures = np.maximum(trials - successes, 1)
+    quantile = np.exp(-np.logaddexp(0.0, _lower_logit(failures, trials, side)))
+    return np.where(successes == trials, 1.0, np.minimum(quantile * (1 + _ROUNDING), 1.0))
+
+
+def _lower_logit(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
+    """Logit u of the p at which Bin(trials, p) reaches `successes` with probability `side`.
+
+    Rounded down. P(X >= k) = I_p(k, n - k + 1), whose logarithm is concave in u, as the logistic
+    beta law is log-concave: Newton's steps settle from any start, from the left after the first.
+
+    Args:
+        successes: from 1 to trials, shape (n,).
+        trials: at least 1.
+        side: above 0, at most 1/2.
+    """
+    reached = successes.astype(np.float64)
+    left = trials - reached + 1.0
+    scale = log_beta(reached, left)
+    # Roundings of the logarithms' sizes; the goal is lower by all of them, so the end is outward.
+    slack = 2.0**-48 * (1.0 + trials * math.log(trials + 1.0))
+    goal = math.log(side) - slack
+    deviations = math.sqrt(-2.0 * math.log(2.0 * side))
+    logit = np.log(reached / left) - deviations * np.sqrt(1.0 / reached + 1.0 / left)
+    for _ in range(_MOST_STEPS):
+        tail, slope = log_incomplete_beta(reached, left, logit, scale)
+        if np.all(np.abs(tail - goal) <= slack / 2):
+            return logit
+        logit -= (tail - goal) / slope
+    raise ArithmeticError("the ends of a confidence interval did not settle")

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import log_ndtr
-
 from shuffledp_core.errors import UsageError
 from shuffledp_privacy.numerics.search import bisect
+from shuffledp_privacy.numerics.special import log_normal_cdf
 
 _MARGIN = 1e-13
-"""Relative rounding of one term; far above that of exp, expm1 and log_ndtr at the arguments used.
-"""
+"""Relative rounding of one term; far above that of exp, expm1 and `log_normal_cdf`."""
 
 
 def _positive(name: str, value: float) -> None:
@@ -86,8 +84,8 @@ def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
         raise UsageError(f"epsilon must be at least 0, not {epsilon}")
     half = sensitivity / (2 * sigma)
     drift = epsilon * sigma / sensitivity
-    first = float(log_ndtr(half - drift))
-    second = epsilon + float(log_ndtr(-half - drift))
+    first = log_normal_cdf(half - drift)
+    second = epsilon + log_normal_cdf(-half - drift)
     # δ is below every double; the smallest of them is an upper bound.
     if first < -745:
         return 5e-324

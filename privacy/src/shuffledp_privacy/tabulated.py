@@ -71,9 +71,8 @@ MOST_KEPT: Final = 8192
 @cache
 def fingerprint() -> str:
     """Hex digest of the code that computes tables: one of another version is computed anew."""
-    # numpy and scipy round in their own ways: a table that another version of them computed is not
-    # taken over.
-    digest = hashlib.sha256(f"{version('numpy')} {version('scipy')}".encode())
+    # Each version of numpy rounds in its own way: a table of another version is not taken over.
+    digest = hashlib.sha256(version("numpy").encode())
     for point in (*entry_points(group=MECHANISMS_GROUP), *entry_points(group=ANALYSES_GROUP)):
         digest.update(f"{point.value} {point.dist and point.dist.version}".encode())
         digest.update(getsource(import_module(point.module)).encode())

@@ -14,13 +14,13 @@ from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.central import gaussian_delta
 from shuffledp_privacy.numerics.rounding import UNIT, down, up
 from shuffledp_privacy.numerics.search import bisect
+from shuffledp_privacy.numerics.special import normal_quantile
 from shuffledp_privacy.rounds.composition import Round, curve_of
 from shuffledp_privacy.rounds.filters import QUANTILE_ROUNDING, DeltaCurve
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves, reach
@@ -185,8 +185,8 @@ def gaussian_shift(table: DeltaCurve, leak: float) -> float:
     binding = above > 0
     if not table.deltas.any() or not binding.any():
         return 0.0
-    high = ndtri(np.minimum(above[binding], 1.0))
-    low = ndtri(np.minimum(slopes[binding] / (1 - leak), 1.0))
+    high = normal_quantile(np.minimum(above[binding], 1.0))
+    low = normal_quantile(np.minimum(slopes[binding] / (1 - leak), 1.0))
     with np.errstate(invalid="ignore"):  # both infinite: a line that nothing finite is above
         apart = high - low + QUANTILE_ROUNDING * (np.abs(high) + np.abs(low))
     worst = float(np.max(np.where(np.isnan(apart), math.inf, apart)))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import MAX_DOMAIN, PaddedSpec
 from shuffledp_privacy.numerics.search import bisect_whole
+from shuffledp_privacy.numerics.special import log_beta, log_incomplete_beta
 from shuffledp_privacy.primitives.noise import SgdlLaw
 from shuffledp_privacy.rounds.subsampling import Curve
 
@@ -45,11 +46,13 @@ def noise_of(spec: PaddedSpec, honest: int) -> NoiseShares:
 
 def clamping(noise: NoiseShares, padding: int) -> float:
     """About the probability that some honest user's noise leaves [-padding, padding]."""
-    from scipy import special  # here: scipy is slow to import
-
     ratio = math.exp(-noise.rate)
-    tail = 2 * special.betainc(padding + 1.0, noise.share, ratio) * (1 + ratio) ** -noise.share
-    return float(min(1.0, noise.honest * tail))
+    # One side's negative binomial exceeds the padding with the chance I_φ(padding + 1, share).
+    first, second = np.array([padding + 1.0]), np.array([noise.share])
+    logit = np.array([-noise.rate - math.log(-math.expm1(-noise.rate))])
+    log_beyond, _ = log_incomplete_beta(first, second, logit, log_beta(first, second))
+    tail = 2 * math.exp(float(log_beyond[0]) - noise.share * math.log1p(ratio))
+    return min(1.0, noise.honest * tail)
 
 
 def log_clamping(noise: NoiseShares, padding: int) -> float:
@@ -123,13 +126,24 @@ class NoiseLaw:
         return about
 
 
+def next_fast_length(length: int) -> int:
+    """Least 2^a 3^b 5^c from `length` on: transforms of such lengths are fast."""
+    best = 1 << (length - 1).bit_length()
+    five = 1
+    while five < best:
+        odd = five
+        while odd < best:
+            best = min(best, odd << max(0, (-(-length // odd) - 1).bit_length()))
+            odd *= 3
+        five *= 5
+    return best
+
+
 def noise_law(noise: NoiseShares, distance: int) -> NoiseLaw | None:
     """The law on a window wide enough for this distance.
 
     None below one share, or where it takes too long.
     """
-    from scipy import fft  # here: scipy is slow to import
-
     ratio, shape = math.exp(-noise.rate), noise.share * noise.honest
     deviation = math.sqrt(2 * shape * ratio) / -math.expm1(-noise.rate)
     half = math.ceil(9 * deviation + 42 / noise.rate) + distance + 2
@@ -139,7 +153,7 @@ def noise_law(noise: NoiseShares, distance: int) -> NoiseLaw | None:
     # One whole noise is a discrete Laplace law, which is known in closed form.
     if shape <= 1 + 1e-9:
         return NoiseLaw(math.log(math.tanh(noise.rate / 2)) - noise.rate * np.abs(points))
-    length = int(fft.next_fast_len(2 * half + 1))
+    length = next_fast_length(2 * half + 1)
     angles = 2 * np.pi * np.arange(length // 2 + 1) / length
     # 1 - 2φ cos θ + φ² = (1-φ)² + 4φ sin²(θ/2), without cancellation near θ = 0.
     spread = 4 * ratio * np.sin(angles / 2) ** 2 / np.expm1(-noise.rate) ** 2

@@ -22,6 +22,7 @@ from shuffledp_privacy.histogram.blanket import (
     law_of,
     tail_of,
 )
+from shuffledp_privacy.numerics.special import log_gamma
 from shuffledp_privacy.primitives.tails import Floats, outward
 from shuffledp_privacy.primitives.trinomial import trinomial_table
 
@@ -106,12 +107,8 @@ def _theorem_1(
 
 
 def _log_choose(size: int) -> Floats:
-    from scipy.special import gammaln  # here: scipy is slow to import
-
-    items = np.arange(size + 1)
-    return np.asarray(
-        gammaln(size + 1) - gammaln(items + 1) - gammaln(size - items + 1), dtype=np.float64
-    )
+    factorials = log_gamma(np.arange(1.0, size + 2.0))
+    return np.asarray(factorials[-1] - factorials - factorials[::-1], dtype=np.float64)
 
 
 def _convolve(left: Floats, right: Floats) -> Floats:

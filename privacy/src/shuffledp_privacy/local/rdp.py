@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.numerics.special import log_gamma
 
 LARGEST_ORDER = 256
 """Highest Rényi order tried; the best one is far below for every setting in the papers."""
@@ -24,17 +24,13 @@ def _log_terms(epsilon0: float, reports: int, rate: float, order: int) -> NDArra
     """Logarithms of all terms above 1 inside the bound, for a whole order >= 2."""
     blocks = math.floor((reports - 1) / (2 * math.exp(epsilon0))) + 1
     orders = np.arange(3.0, order + 1)
-    log_choose = (
-        special.gammaln(order + 1)
-        - special.gammaln(orders + 1)
-        - special.gammaln(order + 1 - orders)
-    )
+    log_choose = math.lgamma(order + 1) - log_gamma(orders + 1) - log_gamma(order + 1 - orders)
     square = (
         math.log(2 * order * (order - 1)) + 2 * math.log(rate * math.expm1(epsilon0)) - epsilon0
     )
     spread = math.log(2) + 2 * math.log(math.expm1(2 * epsilon0)) - 2 * epsilon0 - math.log(blocks)
     higher = log_choose + orders * math.log(rate) + np.log(orders)
-    higher += special.gammaln(orders / 2) + orders / 2 * spread
+    higher += log_gamma(orders / 2) + orders / 2 * spread
     return np.concatenate(
         ([square - math.log(blocks)], higher, [_log_rare(epsilon0, reports, rate, order)])
     )
@@ -70,7 +66,7 @@ def published_shuffle_rdp(epsilon0: float, reports: int, order: int, rate: float
             f"need 0 < epsilon0 <= 50, reports >= 1, order 2..{LARGEST_ORDER}, 0 < rate <= 1; "
             f"not {epsilon0}, {reports}, {order}, {rate}"
         )
-    total = float(special.logsumexp(np.append(_log_terms(epsilon0, reports, rate, order), 0.0)))
+    total = float(np.logaddexp.reduce(np.append(_log_terms(epsilon0, reports, rate, order), 0.0)))
     return total / (order - 1)
 
 

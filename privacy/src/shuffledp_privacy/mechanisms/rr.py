@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_core.bounds.windows import binomial_masses
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.privacy import Adjacency
@@ -164,13 +165,11 @@ class RRAnalysis(Analysis):
 
         Each of x ones stays with probability 1 - p/2, each of k - x zeros turns with p/2.
         """
-        from scipy.stats import binom  # here: slow to import, and every trace would wait for it
-
-        flip, k = float(self.spec.randomise / 2), self.spec.max_value
+        flip, k = self.spec.randomise / 2, self.spec.max_value
         table = np.empty((len(answers), k + 1))
         for value in range(k + 1):
-            stay = binom.pmf(np.arange(value + 1), value, 1 - flip)
-            turn = binom.pmf(np.arange(k - value + 1), k - value, flip)
+            stay = binomial_masses(value, 1 - flip, 0, value)
+            turn = binomial_masses(k - value, flip, 0, k - value)
             table[:, value] = np.convolve(stay, turn)[answers]
         with np.errstate(divide="ignore"):
             return np.log(table)

@@ -16,7 +16,6 @@ from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.bounds import SMALLEST_DELTA
@@ -24,10 +23,11 @@ from shuffledp_privacy.central import gaussian_delta
 from shuffledp_privacy.numerics.hull import lower_hull
 from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.numerics.search import bisect
+from shuffledp_privacy.numerics.special import normal_quantile
 from shuffledp_privacy.splitting import among_filters
 
 QUANTILE_ROUNDING: Final = 2.0**-40
-"""Relative outward margin for one normal quantile, far above the error of `ndtri`."""
+"""Relative outward margin for one normal quantile, far above the error of `normal_quantile`."""
 
 LARGEST_VARIANCE: Final = 1e12
 """Largest Gaussian cost: above it the cost counts as infinite."""
@@ -87,8 +87,8 @@ def gaussian_cost(curve: DeltaCurve, leak: float) -> float:
         binding = above > 0
         if not binding.any():
             return True
-        high = ndtri(np.minimum(above[binding], 1.0))
-        low = ndtri(np.minimum(slopes[binding] / (1 - leaked), 1.0))
+        high = normal_quantile(np.minimum(above[binding], 1.0))
+        low = normal_quantile(np.minimum(slopes[binding] / (1 - leaked), 1.0))
         with np.errstate(invalid="ignore"):  # both infinite: not a number, which fits nothing
             apart = high - low + QUANTILE_ROUNDING * (np.abs(high) + np.abs(low))
         return bool(np.all(apart <= math.sqrt(s)))

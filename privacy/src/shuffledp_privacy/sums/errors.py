@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shuffledp_core.bounds.noise import probabilities
+from shuffledp_core.bounds.windows import binomial_law
 from shuffledp_core.errors import UsageError
 from shuffledp_privacy.analyses import analysis_of
 from shuffledp_privacy.primitives.contour import Floats
@@ -23,11 +25,6 @@ from shuffledp_privacy.primitives.table import build_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_DEVIATIONS = 9.0
-"""A binomial window reaches this many standard deviations, and 40 steps: Bernstein leaves less than
-1e-15 outside.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,28 +128,16 @@ def bits_error(bits: int, ones: int, randomise: float) -> ErrorLaw:
         raise UsageError(
             f"there must be 0 <= ones <= bits and 0 <= p < 1, not {ones}, {bits} and {randomise}"
         )
-    from scipy.signal import (
-        fftconvolve,
-    )  # here, as below: slow to import, and the noise of shares needs neither
-
     flip = randomise / 2
-    first, unflipped = _binomial(ones, 1 - flip)
-    second, flipped = _binomial(bits - ones, flip)
-    mass = np.maximum(fftconvolve(unflipped, flipped), 0.0)
-    counts = first + second + np.arange(mass.size, dtype=np.float64)
+    first, unflipped = binomial_law(ones, 1 - Fraction(flip))
+    second, flipped = binomial_law(bits - ones, Fraction(flip))
+    points = unflipped.size + flipped.size - 1
+    length = 1 << (points - 1).bit_length()
+    product = np.fft.rfft(unflipped, length) * np.fft.rfft(flipped, length)
+    # No true entry is negative, so 0 is nearer to it than what rounding left.
+    mass = np.maximum(np.fft.irfft(product, length)[:points], 0.0)
+    counts = first + second + np.arange(points, dtype=np.float64)
     return ErrorLaw((counts - bits * flip) / (1 - randomise) - ones, mass / mass.sum())
-
-
-def _binomial(trials: int, chance: float) -> tuple[int, Floats]:
-    """First point and probabilities of a binomial law on its window."""
-    from scipy.stats import binom
-
-    mean = trials * chance
-    deviation = math.sqrt(trials * chance * (1 - chance))
-    reach = _DEVIATIONS * deviation + 40
-    low = max(0, math.floor(mean - reach))
-    high = min(trials, math.ceil(mean + reach))
-    return low, np.asarray(binom.pmf(np.arange(low, high + 1), trials, chance), dtype=np.float64)
 
 
 def error_law(spec: object, users: int, total: int) -> ErrorLaw:
