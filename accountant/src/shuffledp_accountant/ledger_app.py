@@ -23,7 +23,7 @@ from shuffledp_core.runtime.config import load_config
 from shuffledp_core.runtime.files import write_atomic
 from shuffledp_core.runtime.keys import read_roster
 from shuffledp_core.runtime.terminal import prepare_terminal
-from shuffledp_core.transparency.entries import ledger_log_key
+from shuffledp_core.transparency.entries import log_key_of
 
 app = typer.Typer(
     pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
@@ -53,7 +53,7 @@ def audit_log_command(
 ) -> None:
     """Replay the public log of a ledger: every charge, what they add up to, and no round twice."""
     parties = read_roster(roster, root_key)
-    key = ledger_log_key(parties.deployment, bytes.fromhex(parties.accountant.identity_key))
+    key = log_key_of(parties)
     log = read_log(log_source(address), key)
     if remember is not None:
         check_grown(log, remember, key)

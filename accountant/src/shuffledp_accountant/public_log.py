@@ -13,10 +13,14 @@ from pathlib import Path
 import structlog
 
 from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_accountant.witnesses import WitnessClient, collect_cosignatures
+from shuffledp_core.documents.models import LogTerms, Roster, Witness
+from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import DocumentError, LedgerAwayError
 from shuffledp_core.runtime.files import write_atomic
 from shuffledp_core.runtime.keys import Identity
-from shuffledp_core.transparency.entries import ledger_log_key
+from shuffledp_core.transparency.entries import log_key_of, reservation_entry
+from shuffledp_core.transparency.logged import known_cosigners
 from shuffledp_core.transparency.notes import (
     Checkpoint,
     check_note,
@@ -24,6 +28,7 @@ from shuffledp_core.transparency.notes import (
     parse_note,
     sign_note,
 )
+from shuffledp_core.transparency.proofs import InclusionProof
 from shuffledp_core.transparency.tiles import (
     CHECKPOINT_PATH,
     PARTIAL_SUFFIX,
@@ -31,7 +36,8 @@ from shuffledp_core.transparency.tiles import (
     pack_bundle,
     tiles_since,
 )
-from shuffledp_core.transparency.tree import MerkleTree
+from shuffledp_core.transparency.tree import MerkleTree, leaf_hash
+from shuffledp_core.transparency.windows import LogWindow
 
 
 class PublicLog:
@@ -42,12 +48,18 @@ class PublicLog:
     folder begins a new log.
     """
 
-    def __init__(self, folder: Path, ledger: Ledger, identity: Identity, deployment: str) -> None:
-        """Reads the ledger's log; `publish` writes what the folder lacks."""
+    def __init__(self, folder: Path, ledger: Ledger, identity: Identity, roster: Roster) -> None:
+        """Reads the ledger's log; `publish` writes what the folder lacks.
+
+        Raises `ConfigError` if the roster gives a witness an address that is no URL.
+        """
         self._folder = folder
         self._ledger = ledger
         self._identity = identity
-        self._key = ledger_log_key(deployment, identity.public_key)
+        self._key = log_key_of(roster)
+        self._terms = roster.log_terms
+        self._witnesses = [WitnessClient(witness) for witness in _witnesses_of(self._terms)]
+        self._note = b""
         self._tree = MerkleTree(ledger.log_leaves())
         self._lock = threading.Lock()
         self._published = 0
@@ -76,6 +88,52 @@ class PublicLog:
             )
             return
         self._published = shown.size
+        self._note = file.read_bytes()
+
+    @property
+    def has_witnesses(self) -> bool:
+        """Whether devices ask for proofs of this log."""
+        return self._terms is not None
+
+    def reservation_proof(self, population: str, round_id: str, certificate: bytes) -> bytes:
+        """The proof that a published reservation is in the log, for the round's announcement.
+
+        Raises:
+            LedgerAwayError: too few witnesses have signed, or the log has stopped; the call may be
+                repeated.
+        """
+        entry = reservation_entry(population, round_id, Signed.from_bytes(certificate))
+        leaf = leaf_hash(entry.to_bytes())
+        with self._lock:
+            if self._is_forked:
+                raise LedgerAwayError(
+                    "the public log has stopped, and devices refuse rounds that are not in it: go "
+                    "on as docs/log.md says under `After a restore`"
+                )
+            if not self._is_cosigned():
+                raise LedgerAwayError(
+                    "too few witnesses signed the public log, and devices would refuse the round: "
+                    "see the accountant's log lines, start the witnesses, then ask again"
+                )
+            leaves = self._tree.levels[0][: self._published]
+            # The newest first: nearly every question is about the last entry.
+            index = next((i for i in reversed(range(len(leaves))) if leaves[i] == leaf), None)
+            if index is None:
+                raise LedgerAwayError(
+                    f"round {round_id} was charged again after a restore, and has no reservation "
+                    "in the public log: open another round"
+                )
+            hashes = tuple(self._tree.inclusion_proof(index, self._published))
+            window = LogWindow.of(self._tree, self._published)
+            return InclusionProof(index, hashes, self._note, window.to_bytes()).to_bytes()
+
+    def _is_cosigned(self) -> bool:
+        """Whether the checkpoint that was published last has enough witnesses."""
+        if not self._note:
+            return False
+        if self._terms is None:
+            return True
+        return len(known_cosigners(parse_note(self._note), self._terms)) >= self._terms.threshold
 
     def publish(self) -> None:
         """Write what the ledger has committed since, then a checkpoint over all of it.
@@ -89,7 +147,7 @@ class PublicLog:
                 return
             for leaf in self._ledger.log_leaves(self._tree.size):
                 self._tree.append(leaf)
-            if self._published == self._tree.size and (self._folder / CHECKPOINT_PATH).exists():
+            if self._published == self._tree.size and self._is_cosigned():
                 return
             try:
                 self._write()
@@ -107,8 +165,10 @@ class PublicLog:
             self._write_file(path, content)
         checkpoint = Checkpoint(self._key.name, size, self._tree.root())
         note = sign_note(checkpoint.to_text(), self._key, self._identity.key.sign)
+        lines = collect_cosignatures(self._witnesses, note, self._tree)
+        self._note = "".join([note, *lines.values()]).encode()
         # Last, so that a reader of the checkpoint finds everything below it.
-        self._write_file(CHECKPOINT_PATH, note.encode())
+        self._write_file(CHECKPOINT_PATH, self._note)
         self._published = size
 
     def _write_file(self, path: str, content: bytes) -> None:
@@ -119,3 +179,7 @@ class PublicLog:
         file.chmod(0o644)
         # A full tile replaces the narrower ones.
         shutil.rmtree(file.with_name(file.name + PARTIAL_SUFFIX), ignore_errors=True)
+
+
+def _witnesses_of(terms: LogTerms | None) -> tuple[Witness, ...]:
+    return () if terms is None else terms.witnesses

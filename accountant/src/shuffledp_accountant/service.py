@@ -105,6 +105,16 @@ class Accountant:
         if self._log is not None:
             self._log.publish()
 
+    def log_proof(self, round_id: str, certificate: bytes) -> bytes:
+        """The proof for devices that a round's reservation is in the log; empty without witnesses.
+
+        Raises as `PublicLog.reservation_proof`.
+        """
+        if self._log is None or not self._log.has_witnesses:
+            return b""
+        population = self._ledger.charge(round_id).population
+        return self._log.reservation_proof(population, round_id, certificate)
+
     def certify(self, round_id: str, plan_json: bytes) -> bytes:
         """Certifies a plan and charges its budget: the signed certificate, the same bytes for the
         same plan.
@@ -336,9 +346,10 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         async with self._changing:
             signed = await in_thread(self._accountant.certify, request.round_id, request.plan)
             await in_thread(self._accountant.publish_log)
+            proof = await in_thread(self._accountant.log_proof, request.round_id, signed)
         self._log.info("certified", round=request.round_id)
         self._count_certificate(CertificateStage.PLAN)
-        return accountant_pb2.CertifyResponse(certificate=signed)
+        return accountant_pb2.CertifyResponse(certificate=signed, log_proof=proof)
 
     async def Settle(  # noqa: N802
         self,
@@ -444,7 +455,7 @@ def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountan
         ) from error
     ledger = open_ledger(config)
     lifetime = round(config.certificate_days * 86_400_000)
-    log = PublicLog(config.log_folder, ledger, identity, roster.deployment)
+    log = PublicLog(config.log_folder, ledger, identity, roster)
     try:
         log.publish()
     except LedgerAwayError as error:  # said again at every change of the ledger

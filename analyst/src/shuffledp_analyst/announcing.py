@@ -12,6 +12,7 @@ from shuffledp_analyst.mixproof import check_route_keys
 from shuffledp_analyst.opening import (
     check_corrupt,
     check_countersignature,
+    check_log_proof,
     check_plan_certificate,
     check_round_key,
     make_manifest,
@@ -27,7 +28,7 @@ from shuffledp_core.transport.announce import manifest_topic
 async def open_round(running: RunningRound) -> bytes:
     """Opens a planned round and returns its announcement; steps of docs/protocol.md, "Opening"."""
     services, plan, round_id = running.services, running.round.plan, running.round_id
-    signed = await services.peers.certify(round_id, plan)  # 2
+    signed, proof = await services.peers.certify(round_id, plan)  # 2
     # Only now: certifying may take long, and must not shorten the time for submissions.
     opens_at = services.clock()
     closes_at = opens_at + round(plan.open_seconds * 1000)
@@ -35,6 +36,7 @@ async def open_round(running: RunningRound) -> bytes:
         signed, services.peers.accountant, services.deployment, round_id, plan, closes_at
     )
     running.certificate = signed, certificate
+    log = check_log_proof(proof, services.peers.roster, certificate, signed)
     keys = await _prepare_nodes(running)  # 3
     check_route_keys(certificate, signed, keys)
     corrupt = check_corrupt(keys, plan)  # 5, before a manifest names such a node
@@ -48,7 +50,7 @@ async def open_round(running: RunningRound) -> bytes:
         *(_countersign(running, name, signed_manifest) for name in plan.route)
     )
     announcement = to_json(
-        Announcement(manifest=signed_manifest, countersignatures=tuple(countersignatures))
+        Announcement(manifest=signed_manifest, countersignatures=tuple(countersignatures), log=log)
     )
     with typed_disk_errors():
         # Before it is published: devices may submit at once.

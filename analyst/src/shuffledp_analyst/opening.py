@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from shuffledp_core.answering.estimation import check_informative
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.losses import Losses, honest_reports
@@ -35,6 +37,7 @@ from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import check_suite, suite_named
 from shuffledp_core.runtime.keys import verify_from
+from shuffledp_core.transparency.logged import check_logged
 from shuffledp_core.vocabulary import CertificateStage, Mix, Role
 
 MAX_SYMBOLS: Final = 2**15
@@ -133,6 +136,26 @@ def check_plan_certificate(
         )
     check_informative(certificate.mechanism)  # 4
     return certificate
+
+
+def check_log_proof(
+    proof: bytes, roster: Roster, certificate: Certificate, signed: Signed
+) -> str | msgspec.UnsetType:
+    """The proof that a plan's certificate is in the public log, as it is announced.
+
+    Devices would refuse a round without it; better to fail before it opens.
+
+    Raises:
+        DocumentError: the roster names witnesses of the log, and the proof does not show it.
+    """
+    if roster.log_terms is None:
+        return msgspec.UNSET
+    try:
+        text = proof.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedDocumentError("the proof of the public log is not text") from error
+    check_logged(text, roster, certificate.population, certificate.round_id, signed)
+    return text
 
 
 def check_final_certificate(

@@ -113,12 +113,15 @@ class Peers:
                     raise
                 raise type(error)(f"{party.name}: {error}") from error
 
-    async def certify(self, round_id: str, plan: RoundPlan) -> Signed:
-        """Requests the plan's certificate, for which the ledger is charged. Not verified yet."""
+    async def certify(self, round_id: str, plan: RoundPlan) -> tuple[Signed, bytes]:
+        """Requests the plan's certificate, for which the ledger is charged. Not verified yet.
+
+        With it comes the proof that it is in the public log, empty where devices need none.
+        """
         request = accountant_pb2.CertifyRequest(round_id=round_id, plan=to_json(plan))
         async with self._accountants() as stub:
             response = await stub.Certify(request, timeout=self._config.certify_seconds)
-        return Signed.from_bytes(response.certificate)
+        return Signed.from_bytes(response.certificate), response.log_proof
 
     async def settle(
         self, round_id: str, accepted: int, headers: Sequence[Signed], invalid: int

@@ -13,6 +13,7 @@ from shuffledp_client.board import CheckedResult, check_board, check_result
 from shuffledp_client.config import ClientConfig, load_member
 from shuffledp_client.evidence import Evidence, check_evidence, gather, still_open
 from shuffledp_client.links import Link, Reader, link_to
+from shuffledp_client.log_memory import LogMemory
 from shuffledp_client.responses import ResponseStore
 from shuffledp_client.state import StoredSubmission, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
@@ -22,6 +23,7 @@ from shuffledp_core.documents.models import Result, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import (
     EvidenceError,
+    LogProofError,
     ReceiptMissingError,
     RoundFailed,
     RoundStateError,
@@ -30,6 +32,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.runtime.clock import Clock, system_clock
 from shuffledp_core.runtime.keys import load_roster, verify_from
+from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES
 
 POLL_SECONDS: Final = 0.5
 """Interval between two questions for a result that is not there yet."""
@@ -74,14 +77,29 @@ class DeviceSteps:
         # another one of them.
         scope = f"{self._roster.deployment} {self._population}"
         self._responses = ResponseStore(config.state / "responses", scope)
+        self._log = LogMemory(config.state, self._roster)
         self._store.expire(clock(), 86_400 * config.evidence_days)
 
     def verified(self, data: bytes, round_id: str | None = None) -> CheckedRound:
-        """Verifies an announcement for this device, as of now; see `verification.verify_round`."""
+        """Verifies an announcement for this device, as of now; see `verification.verify_round`.
+
+        The device remembers the public log that comes with it.
+        """
+        announcement = parse_announcement(data)
         policy, population, now = self._config.policy, self._population, self._clock()
-        return verify_round(
-            parse_announcement(data), self._roster, policy, population, now, round_id
-        )
+        remembered = self._log.load() if policy.require_log else None
+        try:
+            verified = verify_round(
+                announcement, self._roster, policy, population, now, round_id, remembered
+            )
+        except LogProofError as error:
+            if not isinstance(announcement.log, str) or len(announcement.log) > MAX_PROOF_BYTES:
+                raise
+            evidence = self._log.keep_conflict(announcement.log)
+            raise LogProofError(f"{error}; the proof is kept in {evidence}") from error
+        if verified.log is not None and isinstance(announcement.log, str):
+            self._log.remember(verified.log, announcement.log)
+        return verified
 
     async def find_round(self, round_id: str | None = None) -> CheckedRound:
         """The verified announcement of this round, or of one that is open now.

@@ -42,6 +42,8 @@ class Policy(Section, frozen=True, kw_only=True):
         min_colluding_share: the same as a share of the certificate's users, from 0 to below 1.
         require_crowd_free: whether to refuse rounds whose guarantee rests on other people's
             reports, so that one honest node is enough.
+        require_log: whether to refuse rounds that are not in the public log, where the roster names
+            witnesses of it.
     """
 
     epsilon: float
@@ -57,6 +59,7 @@ class Policy(Section, frozen=True, kw_only=True):
     min_colluding: int = 0
     min_colluding_share: float = 0.0
     require_crowd_free: bool = False
+    require_log: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:

@@ -28,6 +28,7 @@ from shuffledp_core.errors import (
     ConfigError,
     ExpiredDocumentError,
     ForeignDocumentError,
+    LogProofError,
     MalformedDocumentError,
     RoundKeyError,
     SignatureError,
@@ -40,6 +41,11 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.runtime.keys import require_current, verify_from
+from shuffledp_core.transparency.logged import (
+    CosignedCheckpoint,
+    check_logged,
+    check_same_history,
+)
 from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Role
 
 _ONLY_HERE: Final = object()
@@ -69,6 +75,8 @@ class CheckedRound:
     """Nodes of the route that say they are corrupt; only a policy that allows them lets any in."""
     mixing: MixTerms | None = None
     """Of a verified round."""
+    log: CosignedCheckpoint | None = None
+    """The public log with this round in it; None where it was not required."""
     made_by: InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
@@ -113,6 +121,7 @@ def verify_round(
     population: str,
     now: int,
     round_id: str | None = None,
+    remembered: CosignedCheckpoint | None = None,
 ) -> CheckedRound:
     """Checks a round in every way that a client can.
 
@@ -132,6 +141,8 @@ def verify_round(
     7. The certificate claims no more privacy than this device computes from the mechanism
        (`claims`).
     8. The user's policy allows it.
+    9. Where the roster names witnesses: the certificate is in the public log, which enough of them
+       signed, and which does not contradict what this device was shown before.
 
     Args:
         announcement: as parsed by `parse_announcement`.
@@ -140,6 +151,7 @@ def verify_round(
         population: the population of the user's credential.
         now: milliseconds since 1970 (UTC).
         round_id: the round that was asked for; None accepts any.
+        remembered: the public log as this device saw it last.
 
     Raises:
         StaleRosterError: step 1.
@@ -152,6 +164,7 @@ def verify_round(
         SubmissionClosedError: step 6.
         FalseCertificateError: step 7; `MalformedDocumentError` for numbers that are impossible.
         ClientPolicyRefusal: step 8.
+        LogProofError: step 9; `MalformedDocumentError` for a proof that is none.
     """
     require_current(roster, now)  # 1
     documents = verify_documents(announcement, roster, population, round_id)  # 1 to 5
@@ -165,6 +178,9 @@ def verify_round(
     corrupt = tuple(key.node for key in documents.keys if key.corrupt)
     check_claims(certificate)  # 7
     check_policy(policy, certificate, manifest.geometry, documents.route, corrupt)  # 8
+    log = None
+    if roster.log_terms is not None and policy.require_log:  # 9
+        log = _check_log(announcement, roster, manifest, population, remembered)
     return CheckedRound(
         deployment=manifest.deployment,
         round_id=manifest.round_id,
@@ -178,6 +194,7 @@ def verify_round(
         closes_at=manifest.closes_at,
         corrupt=corrupt,
         mixing=documents.mixing,
+        log=log,
         made_by=_ONLY_HERE,
     )
 
@@ -338,6 +355,26 @@ def _check_countersignatures(
         raise SignatureError(
             f"not countersigned by {', '.join(sorted(missing))}: do not take part before it is"
         )
+
+
+def _check_log(
+    announcement: Announcement,
+    roster: Roster,
+    manifest: Manifest,
+    population: str,
+    remembered: CosignedCheckpoint | None,
+) -> CosignedCheckpoint:
+    if not isinstance(announcement.log, str):
+        raise LogProofError(
+            f"round {manifest.round_id} comes without a proof that it is in the public log; do not "
+            "take part (policy.require_log = false takes part in such rounds)"
+        )
+    log = check_logged(
+        announcement.log, roster, population, manifest.round_id, manifest.certificate
+    )
+    if remembered is not None:
+        check_same_history(log, remembered)
+    return log
 
 
 def _check_open(manifest: Manifest, now: int) -> None:

@@ -22,11 +22,13 @@ from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.campaigns.app import campaign_app
 from shuffledp_ops.keys.app import keys_app
 from shuffledp_ops.results.app import results_app
+from shuffledp_ops.witness_cli import witness_command
 
 app = typer.Typer()
 app.add_typer(keys_app, name="keys")
 app.add_typer(results_app, name="results")
 app.add_typer(campaign_app, name="campaign")
+app.command("witness")(witness_command)
 
 
 @app.command("round")

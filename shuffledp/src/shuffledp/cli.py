@@ -34,7 +34,7 @@ from shuffledp_core.runtime.terminal import explain, prepare_terminal, say_error
 
 EXTRAS: Final = {
     "accountant": ("audit-log", "ledger"),
-    "ops": ("campaign", "console", "keys", "report", "results", "round"),
+    "ops": ("campaign", "console", "keys", "report", "results", "round", "witness"),
     "sim": ("demo", "deploy", "fleet", "load"),
     "adversary": ("attack", "audit"),
     "labs": ("lab",),
@@ -54,6 +54,7 @@ PANELS: Final = {
         "report",
         "console",
         "ledger",
+        "witness",
         "fleet",
         "load",
     ),

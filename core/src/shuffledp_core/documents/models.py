@@ -29,6 +29,9 @@ Parsing a document enforces it; `bytes.fromhex` alone would also accept capitals
 _SHARED: Final = frozenset({Role.CLIENT, Role.OPERATOR, Role.VIEWER, "gateway"})
 """Names in TLS certificates that stand for many callers and for no party (`transport.tls`)."""
 
+MAX_WITNESSES: Final = 16
+"""Most witnesses of a public log."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of a roster are compared as text, and name files, topics and TLS certificates."""
 
@@ -58,6 +61,49 @@ class Population(_Part, frozen=True, kw_only=True):
     enrolment_key: HexKey
 
 
+class Witness(_Part, frozen=True, kw_only=True):
+    """A witness of the public log, which signs only checkpoints of a log that grows.
+
+    `name` and `public_key` (Ed25519) are those of its cosignatures, `address` the URL below which
+    it answers.
+    """
+
+    name: str
+    operator: str
+    address: str
+    public_key: HexKey
+
+
+class EndedLog(_Part, frozen=True, kw_only=True):
+    """The last checkpoint of a public log that was given up: number of entries, and root in hex."""
+
+    size: int
+    root: HexKey
+
+
+class LogTerms(_Part, frozen=True, kw_only=True):
+    """What devices require of the public log: the signatures of `threshold` of these witnesses.
+
+    `ended` are the deployment's earlier logs, each given up after a loss of the ledger.
+    """
+
+    witnesses: tuple[Witness, ...]
+    threshold: int
+    ended: tuple[EndedLog, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.threshold <= len(self.witnesses) <= MAX_WITNESSES:
+            raise ValueError(
+                f"the threshold of a log must be 1 to the number of its witnesses, at most "
+                f"{MAX_WITNESSES}, not {self.threshold} of {len(self.witnesses)}"
+            )
+        _check_names("witness", [witness.name for witness in self.witnesses])
+        if len({witness.public_key for witness in self.witnesses}) < len(self.witnesses):
+            raise ValueError("two witnesses have one key: each could sign as the other")
+        if any(ended.size < 0 for ended in self.ended):
+            raise ValueError("a log that ended has no negative number of entries")
+
+
 class Roster(Document, frozen=True, kw_only=True):
     """Parties, populations and authorities of one deployment; signed by the deployment's root key.
 
@@ -75,6 +121,13 @@ class Roster(Document, frozen=True, kw_only=True):
     populations: tuple[Population, ...]
     tls_authority: str
     broker: str | None = None
+    # Left out where there is none, so that readers of earlier versions accept such a roster.
+    log: LogTerms | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def log_terms(self) -> LogTerms | None:
+        """What devices require of the public log; None: nothing."""
+        return self.log if isinstance(self.log, LogTerms) else None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,6 +139,10 @@ class Roster(Document, frozen=True, kw_only=True):
         _check_names("population", [population.name for population in self.populations])
         if len({party.identity_key for party in self.parties}) < len(self.parties):
             raise ValueError("two parties have one identity key: each could sign as the other")
+        signers = {party.identity_key for party in self.parties}
+        terms = self.log_terms
+        if terms and signers & {witness.public_key for witness in terms.witnesses}:
+            raise ValueError("a witness has the identity key of a party: it could sign as it")
 
     def party(self, name: str) -> Party:
         """The party of that name; `ForeignDocumentError` when the roster has none."""
@@ -404,6 +461,8 @@ class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     manifest: Signed
     countersignatures: tuple[Signed, ...]
+    log: str | msgspec.UnsetType = msgspec.UNSET
+    """Proof that the plan's certificate is in the public log, C2SP tlog-proof."""
 
 
 class Receipt(Document, frozen=True, kw_only=True):

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from shuffledp_core.documents.signed import from_json, to_json
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import MalformedDocumentError
 from shuffledp_core.transparency.notes import NoteKey
 from shuffledp_core.transparency.tiles import MAX_ENTRY_BYTES
@@ -69,10 +70,27 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         return entry
 
 
-def ledger_log_key(deployment: str, public_key: bytes) -> NoteKey:
-    """The key that signs the public log of a deployment's ledger.
+def reservation_entry(population: str, round_id: str, certificate: Signed) -> LedgerLogEntry:
+    """The entry of a round's reservation, which its plan certificate determines."""
+    return LedgerLogEntry(
+        event=LedgerEvent.RESERVED,
+        population=population,
+        round_id=round_id,
+        documents=(certificate.to_bytes().decode(),),
+    )
+
+
+def ledger_log_key(deployment: str, public_key: bytes, ended: int = 0) -> NoteKey:
+    """The key that signs the public log of a deployment's ledger, after `ended` earlier logs.
 
     It is the accountant's; its name is the origin of the log. No other statement that this key
     signs begins with this name.
     """
-    return NoteKey(f"{_PREFIX}{deployment}", public_key)
+    suffix = f"/{ended + 1}" if ended else ""
+    return NoteKey(f"{_PREFIX}{deployment}{suffix}", public_key)
+
+
+def log_key_of(roster: Roster) -> NoteKey:
+    """The key that signs the present log of a roster's deployment."""
+    ended = len(roster.log_terms.ended) if roster.log_terms else 0
+    return ledger_log_key(roster.deployment, bytes.fromhex(roster.accountant.identity_key), ended)

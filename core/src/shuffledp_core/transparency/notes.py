@@ -26,7 +26,12 @@ MAX_NOTE_BYTES: Final = 64 * 1024
 MAX_SIGNATURES: Final = 100
 """Most signatures on a note."""
 
-_ED25519: Final = 1
+ED25519: Final = 1
+"""Algorithm of a signature over a note's text."""
+
+COSIGNATURE: Final = 4
+"""Algorithm of a witness's signature, which also covers the time of signing."""
+
 _KEY_ID_BYTES: Final = 4
 _NAME: Final = re.compile(r"[^\s+]{1,255}")
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -36,10 +41,14 @@ _DASH: Final = "\N{EM DASH} "
 
 @dataclass(frozen=True)
 class NoteKey:
-    """The public key of a log: its name and 32 bytes of Ed25519."""
+    """The public key of a log, or of a witness: its name and 32 bytes of Ed25519.
+
+    `algorithm` is `ED25519` for a log and `COSIGNATURE` for a witness.
+    """
 
     name: str
     public_key: bytes
+    algorithm: int = ED25519
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -47,12 +56,12 @@ class NoteKey:
 
     def key_id(self) -> bytes:
         """The four bytes by which signatures name their key."""
-        named = f"{self.name}\n".encode() + bytes([_ED25519]) + self.public_key
+        named = f"{self.name}\n".encode() + bytes([self.algorithm]) + self.public_key
         return hashlib.sha256(named).digest()[:_KEY_ID_BYTES]
 
     def to_text(self) -> str:
         """The key as other programs take it, such as `name+0123abcd+AW...`."""
-        encoded = _to_base64(bytes([_ED25519]) + self.public_key)
+        encoded = encode_base64(bytes([self.algorithm]) + self.public_key)
         return f"{self.name}+{self.key_id().hex()}+{encoded}"
 
 
@@ -66,7 +75,7 @@ class Checkpoint:
 
     def to_text(self) -> str:
         """The text that is signed."""
-        return f"{self.origin}\n{self.size}\n{_to_base64(self.root)}\n"
+        return f"{self.origin}\n{self.size}\n{encode_base64(self.root)}\n"
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ def sign_note(text: str, key: NoteKey, sign: Callable[[bytes], bytes]) -> str:
 
 def signature_line(key: NoteKey, signature: bytes) -> str:
     """The line of an Ed25519 signature under a note."""
-    return f"{_DASH}{key.name} {_to_base64(key.key_id() + signature)}\n"
+    return f"{_DASH}{key.name} {encode_base64(key.key_id() + signature)}\n"
 
 
 def parse_note(data: bytes) -> Note:
@@ -108,12 +117,17 @@ def parse_note(data: bytes) -> Note:
     lines = after.removesuffix("\n").split("\n")
     if len(lines) > MAX_SIGNATURES:
         raise MalformedDocumentError(f"a note has more than {MAX_SIGNATURES} signatures")
-    return Note(f"{before}\n", tuple(_parse_signature(line) for line in lines))
+    return Note(f"{before}\n", tuple(parse_signature_line(line) for line in lines))
 
 
-def _parse_signature(line: str) -> tuple[str, bytes]:
+def parse_signature_line(line: str) -> tuple[str, bytes]:
+    """Name, and key ID with signature, of a line under a note.
+
+    Raises:
+        MalformedDocumentError: it is not such a line.
+    """
     name, _, encoded = line.removeprefix(_DASH).partition(" ")
-    signature = _from_base64(encoded)
+    signature = decode_base64(encoded)
     if not line.startswith(_DASH) or not _NAME.fullmatch(name) or len(signature) <= _KEY_ID_BYTES:
         raise MalformedDocumentError(f"not a signature line of a note: {line[:80]!r}")
     return name, signature
@@ -125,15 +139,21 @@ def check_note(note: Note, key: NoteKey) -> str:
     Raises:
         SignatureError: there is no signature by this key, or it does not hold.
     """
+    check_note_signature(key, signature_of(note, key), note.text.encode())
+    return note.text
+
+
+def signature_of(note: Note, key: NoteKey) -> bytes:
+    """The signature that a note carries for a key, not checked; `SignatureError` without one."""
     expected = (key.name, key.key_id())
     for name, blob in note.signatures:
         if (name, blob[:_KEY_ID_BYTES]) == expected:
-            _check(key, blob[_KEY_ID_BYTES:], note.text.encode())
-            return note.text
+            return blob[_KEY_ID_BYTES:]
     raise SignatureError(f"the note is not signed by {key.name}")
 
 
-def _check(key: NoteKey, signature: bytes, message: bytes) -> None:
+def check_note_signature(key: NoteKey, signature: bytes, message: bytes) -> None:
+    """Check an Ed25519 signature on a note; `SignatureError` if it does not hold."""
     try:
         check_signature(key.public_key, signature, message)
     except InvalidSignature as error:
@@ -149,22 +169,24 @@ def parse_checkpoint(text: str) -> Checkpoint:
     lines = text.removesuffix("\n").split("\n")
     if len(lines) != 3 or not _NAME.fullmatch(lines[0]) or not _SIZE.fullmatch(lines[1]):
         raise MalformedDocumentError("a checkpoint has three lines: origin, size and root")
-    root = _from_base64(lines[2])
+    root = decode_base64(lines[2])
     if len(root) != HASH_BYTES:
         raise MalformedDocumentError(f"a checkpoint's root has {HASH_BYTES} bytes")
     return Checkpoint(lines[0], int(lines[1]), root)
 
 
-def _to_base64(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
+    """Base64 as notes and proofs write it."""
     return base64.b64encode(data).decode()
 
 
-def _from_base64(text: str) -> bytes:
+def decode_base64(text: str) -> bytes:
+    """The inverse of `encode_base64`; `MalformedDocumentError` for any other spelling."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise MalformedDocumentError(f"not base64: {text[:80]!r}") from error
     # The last digit of base64 has unused bits: one spelling only.
-    if _to_base64(data) != text:
+    if encode_base64(data) != text:
         raise MalformedDocumentError(f"not canonical base64: {text[:80]!r}")
     return data

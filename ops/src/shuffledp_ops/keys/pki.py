@@ -29,7 +29,14 @@ from typing import Any, Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shuffledp_core.documents.models import Credential, Party, Population, Roster
+from shuffledp_core.documents.models import (
+    Credential,
+    LogTerms,
+    Party,
+    Population,
+    Roster,
+    Witness,
+)
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.runtime.addresses import host_and_port, is_address
@@ -89,6 +96,7 @@ def create_deployment(
     population: str = "demo",
     deployment: str = "demo",
     clients: Sequence[str] = (),
+    witnesses: Mapping[str, str] | None = None,
     now: dt.datetime | None = None,
 ) -> Deployment:
     """Makes all keys of a deployment below `folder`, which must be empty or absent.
@@ -102,6 +110,8 @@ def create_deployment(
         population: the one population of the deployment.
         deployment: its name.
         clients: single users to enrol.
+        witnesses: URL by name of each witness of the public log, all of which devices require;
+            None: devices require no log.
         now: when roster and TLS certificates begin, UTC; None: now.
 
     Raises:
@@ -116,7 +126,9 @@ def create_deployment(
         raise ConfigError(f"{folder} is not empty; choose a new folder, keys are never overwritten")
     target = folder.resolve()
     with _making(target) as new:
-        created = _make_keys(new, addresses, population, deployment, now or dt.datetime.now(dt.UTC))
+        log = _make_witnesses(new, witnesses or {})
+        now = now or dt.datetime.now(dt.UTC)
+        created = _make_keys(new, addresses, population, deployment, log, now)
         for name in clients:
             write_client(new / "clients" / name, created, population)
     return Deployment(folder, created.roster, created.root_key)
@@ -144,8 +156,29 @@ def _making(folder: Path) -> Iterator[Path]:
         ) from error
 
 
+def _make_witnesses(folder: Path, addresses: Mapping[str, str]) -> LogTerms | msgspec.UnsetType:
+    if not addresses:
+        return msgspec.UNSET
+    keys = {name: _new_identity(folder / name, name) for name in addresses}
+    witnesses = tuple(
+        Witness(
+            name=name,
+            operator=f"operator-of-{name}",
+            address=address,
+            public_key=keys[name].public_key.hex(),
+        )
+        for name, address in addresses.items()
+    )
+    return LogTerms(witnesses=witnesses, threshold=len(witnesses))
+
+
 def _make_keys(
-    folder: Path, addresses: Mapping[str, str], population: str, name: str, now: dt.datetime
+    folder: Path,
+    addresses: Mapping[str, str],
+    population: str,
+    name: str,
+    log: LogTerms | msgspec.UnsetType,
+    now: dt.datetime,
 ) -> Deployment:
     authority = Authority.create(name, now)
     root = _new_identity(folder / "root", ROOT)
@@ -157,6 +190,7 @@ def _make_keys(
         parties=parties,
         populations=(Population(name=population, enrolment_key=enrolment.public_key.hex()),),
         tls_authority=pem(authority.certificate).decode(),
+        log=log,
     )
     roster = next_roster(empty, now)
     for party, hosts in tls_names(roster).items():

@@ -46,15 +46,19 @@ class CertifyResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CERTIFICATE_FIELD_NUMBER: _builtins.int
+    LOG_PROOF_FIELD_NUMBER: _builtins.int
     certificate: _builtins.bytes
+    log_proof: _builtins.bytes
+    """Where the roster names witnesses: the proof that the certificate is in the public log (C2SP tlog-proof)."""
     def __init__(
         self,
         *,
         certificate: _builtins.bytes = ...,
+        log_proof: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate", b"certificate", "log_proof", b"log_proof"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -35,6 +35,7 @@ PRELOADED: Final = (
     "shuffledp_accountant.metrics",
     "shuffledp_accountant.service",
     "shuffledp_analyst.app",
+    "shuffledp_ops.witness",
     "shuffledp_shuffler.command",
 )
 """What the parties import, but for their command lines themselves: these are run, each as

@@ -162,6 +162,7 @@ class LocalSystem:
         proxied: names of parties that listen elsewhere than the roster says, so that a proxy can
             stand between them and whoever calls them; the attribute `listens` has everybody's real
             host:port by name.
+        witnesses: number of witnesses of the public log, "witness-1"..; devices then require it.
         forked: whether processes are forked from one that has imported everything (`nursery`),
             which takes half of the processor time. Their memory then counts what they share: not
             for measurements.
@@ -179,10 +180,12 @@ class LocalSystem:
         programs: Mapping[str, Sequence[str]] | None = None,
         corrupt: Collection[int] = (),
         proxied: Collection[str] = (),
+        witnesses: int = 0,
         forked: bool = True,
     ) -> None:
         names = [f"node-{number}" for number in range(1, nodes + 1)]
-        self._ports = Ports(2 * nodes + 5 + len(proxied))
+        watchers = [f"witness-{number}" for number in range(1, witnesses + 1)]
+        self._ports = Ports(2 * nodes + 5 + len(proxied) + witnesses)
         ports = self._ports.numbers
         addresses = {
             name: f"127.0.0.1:{port}"
@@ -193,20 +196,27 @@ class LocalSystem:
         self._nursery = Nursery(folder / "nursery.log") if forked and nursery_works() else None
         self._settings = settings or {}
         pages = zip([*names, ANALYST, ACCOUNTANT], ports[nodes + 3 : 2 * nodes + 5], strict=True)
-        behind = zip(sorted(proxied), ports[2 * nodes + 5 :], strict=True)
+        first = len(ports) - witnesses
+        behind = zip(sorted(proxied), ports[2 * nodes + 5 : first], strict=True)
+        self.witnesses = dict(zip(watchers, ports[first:], strict=True))
         self.listens = addresses | {name: f"127.0.0.1:{port}" for name, port in behind}
         self.metrics = {name: f"127.0.0.1:{port}" for name, port in pages} if metrics else {}
         self.route = tuple(names)
         self.corrupt = tuple(names[number - 1] for number in sorted(corrupt))
         self.broker = BrokerConfig(host="127.0.0.1", port=ports[nodes + 2]) if broker else None
         self.deployment: Deployment = create_deployment(
-            folder / "keys", addresses, population=_POPULATION
+            folder / "keys",
+            addresses,
+            population=_POPULATION,
+            witnesses={name: f"http://127.0.0.1:{port}" for name, port in self.witnesses.items()},
         )
         self.population = _POPULATION
         self.processes: dict[str, LocalProcess] = {}
         if self.broker is not None:
             program = (programs or {}).get("broker", ["shuffledp_sim.system.broker"])
             self._add("broker", [*program, str(self.broker.port)])
+        for name in self.witnesses:
+            self._add(name, self._witness_command(name))
         for name, extra in {
             ACCOUNTANT: f"[populations.{_POPULATION}]\nepsilon = {budget.epsilon!r}\ndelta = "
             f"{budget.delta!r}\n",
@@ -228,6 +238,17 @@ class LocalSystem:
         self.processes[name] = LocalProcess(
             name, module, self.folder / f"{name}.log", self._nursery
         )
+
+    def _witness_command(self, name: str) -> list[str]:
+        return [
+            "shuffledp_ops.witness_cli",
+            *("--name", name),
+            *("--keys", str(self.deployment.keys_of(name))),
+            *("--roster", str(self.deployment.roster_file)),
+            *("--root-key", self.deployment.root_key),
+            *("--state", str(self.folder / "state" / name)),
+            *("--listen", f"127.0.0.1:{self.witnesses[name]}"),
+        ]
 
     def _write_config(self, name: str, extra: str) -> Path:
         party = self.deployment.roster.party(name)
@@ -315,22 +336,16 @@ class LocalSystem:
 
     async def until_healthy(self, name: str) -> None:
         """Waits until a process serves; `ConfigError` with its last words when it ends before."""
-        probe = self._broker_answers if name == "broker" else self._service_answers
+        ports = dict(self.witnesses)
+        if self.broker is not None:
+            ports["broker"] = self.broker.port
         async with asyncio.timeout(START_SECONDS):
-            while not await probe(name):
+            while not await (
+                _port_answers(ports[name]) if name in ports else self._service_answers(name)
+            ):
                 if not self.processes[name].alive:
                     raise ConfigError(f"{name} did not start: {self.processes[name].last_words()}")
                 await asyncio.sleep(0.05)
-
-    async def _broker_answers(self, name: str) -> bool:
-        if self.broker is None:
-            raise ValueError(f"there is no {name} here")
-        try:
-            _, writer = await asyncio.open_connection(self.broker.host, self.broker.port)
-        except OSError:
-            return False
-        writer.close()
-        return True
 
     async def _service_answers(self, name: str) -> bool:
         roster = self.deployment.roster
@@ -341,3 +356,12 @@ class LocalSystem:
                 return await ask_health(channel)
             except grpc.aio.AioRpcError:
                 return False
+
+
+async def _port_answers(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,146 @@
+"""Checks by a device that a round is in the public log. docs/log.md, "What devices check"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shuffledp_core.documents.models import EndedLog, LogTerms, Roster
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import LogProofError
+from shuffledp_core.transparency.cosignatures import cosigners, witness_key
+from shuffledp_core.transparency.entries import (
+    ledger_log_key,
+    log_key_of,
+    reservation_entry,
+)
+from shuffledp_core.transparency.notes import (
+    Checkpoint,
+    Note,
+    NoteKey,
+    check_note,
+    parse_checkpoint,
+    parse_note,
+)
+from shuffledp_core.transparency.proofs import InclusionProof
+from shuffledp_core.transparency.tree import check_inclusion, leaf_hash
+from shuffledp_core.transparency.windows import LogWindow
+
+
+@dataclass(frozen=True)
+class CosignedCheckpoint:
+    """A checkpoint with enough witnesses, the names of those that signed it, and its window."""
+
+    checkpoint: Checkpoint
+    witnesses: tuple[str, ...]
+    window: LogWindow
+
+
+def read_cosigned(proof: InclusionProof, key: NoteKey, terms: LogTerms) -> CosignedCheckpoint:
+    """The checkpoint of a proof, signed by the log and by enough of its witnesses.
+
+    Raises:
+        MalformedDocumentError: these bytes are no checkpoint.
+        SignatureError: the log did not sign it.
+        LogProofError: it is another log's, fewer witnesses than the threshold signed it, or the
+            window is not its own.
+    """
+    note = parse_note(proof.note)
+    checkpoint = parse_checkpoint(check_note(note, key))
+    if checkpoint.origin != key.name:
+        raise LogProofError(f"the checkpoint is of {checkpoint.origin}, not of {key.name}")
+    names = tuple(key.name for key in known_cosigners(note, terms))
+    if len(names) < terms.threshold:
+        raise LogProofError(
+            f"{len(names)} of the log's {len(terms.witnesses)} witnesses signed its checkpoint of "
+            f"{checkpoint.size:,} entries, and {terms.threshold} are needed"
+            f"{' (signed: ' + ', '.join(names) + ')' if names else ''}; do not take part"
+        )
+    window = LogWindow.from_bytes(proof.extra, checkpoint.size)
+    window.check(checkpoint)
+    return CosignedCheckpoint(checkpoint, names, window)
+
+
+def known_cosigners(note: Note, terms: LogTerms) -> tuple[NoteKey, ...]:
+    """The witnesses of a log whose cosignatures on a checkpoint hold."""
+    keys = [
+        witness_key(witness.name, bytes.fromhex(witness.public_key)) for witness in terms.witnesses
+    ]
+    return cosigners(note, keys)
+
+
+def check_logged(
+    proof: str, roster: Roster, population: str, round_id: str, certificate: Signed
+) -> CosignedCheckpoint:
+    """Check that a round's reservation is in the deployment's public log.
+
+    1. The checkpoint is signed by the accountant for this deployment's present log, and by enough
+       of the witnesses that the roster names.
+    2. The entry that this very certificate determines is in the log of that checkpoint.
+
+    Raises:
+        MalformedDocumentError: the proof cannot be parsed.
+        SignatureError: the log did not sign the checkpoint.
+        LogProofError: step 1 or 2.
+    """
+    terms = roster.log_terms
+    if terms is None:
+        raise LogProofError(f"the roster of {roster.deployment!r} names no witnesses of its log")
+    shown = InclusionProof.from_bytes(proof.encode())
+    cosigned = read_cosigned(shown, log_key_of(roster), terms)  # 1
+    checkpoint = cosigned.checkpoint
+    entry = reservation_entry(population, round_id, certificate)
+    leaf = leaf_hash(entry.to_bytes())
+    check_inclusion(leaf, shown.index, checkpoint.size, shown.hashes, checkpoint.root)  # 2
+    return cosigned
+
+
+def read_remembered(proof: bytes, roster: Roster) -> CosignedCheckpoint | None:
+    """The checkpoint of a proof that a device kept; None if it is of a log that has ended.
+
+    Raises:
+        DocumentError: it is damaged, or not signed as the roster says.
+        LogProofError: the roster says that the log ended, and with fewer entries than it showed.
+    """
+    terms = roster.log_terms
+    if terms is None:
+        return None
+    shown = InclusionProof.from_bytes(proof)
+    key = bytes.fromhex(roster.accountant.identity_key)
+    origin = parse_note(shown.note).text.partition("\n")[0]
+    for number, ended in enumerate(terms.ended):
+        earlier = ledger_log_key(roster.deployment, key, number)
+        if origin == earlier.name:
+            _check_ended(parse_checkpoint(check_note(parse_note(shown.note), earlier)), ended)
+            return None
+    # Not by how many witnesses: those of the roster may have changed since.
+    checkpoint = parse_checkpoint(check_note(parse_note(shown.note), log_key_of(roster)))
+    return CosignedCheckpoint(checkpoint, (), LogWindow.from_bytes(shown.extra, checkpoint.size))
+
+
+def _check_ended(checkpoint: Checkpoint, ended: EndedLog) -> None:
+    is_same = checkpoint.size < ended.size or checkpoint.root.hex() == ended.root
+    if checkpoint.size > ended.size or not is_same:
+        raise LogProofError(
+            f"the roster says that the log {checkpoint.origin} ended with {ended.size:,} entries, "
+            f"and this device was shown another one of {checkpoint.size:,}: do not take part"
+        )
+
+
+def check_same_history(shown: CosignedCheckpoint, remembered: CosignedCheckpoint) -> None:
+    """Check that two checkpoints are of one history, as far as their windows reach.
+
+    Beyond the windows it is the witnesses who saw that the log only grew.
+
+    Raises:
+        LogProofError: they show two histories.
+    """
+    newer, older = shown, remembered
+    if newer.checkpoint.size < older.checkpoint.size:
+        newer, older = older, newer
+    size = older.checkpoint.size
+    if size >= newer.window.base and newer.window.root(size) != older.checkpoint.root:
+        raise LogProofError(
+            f"the public log of {shown.checkpoint.size:,} entries and the one of "
+            f"{remembered.checkpoint.size:,} that this device was shown before are two "
+            "histories: the ledger was set back, or its accountant lies; do not take part"
+        )
