@@ -22,6 +22,9 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 UV = os.environ.get("UV") or shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
 
+MOST_BYTES_OF_LABS = 250 * 10**6
+"""On disk, that `pip install shuffledp-labs` may bring."""
+
 MOST_DISTRIBUTIONS = 25
 """In all, that `pip install shuffledp` may bring, ours among them."""
 
@@ -197,3 +200,18 @@ def test_the_command_alone_verifies_and_says_what_to_install_for_the_rest(
     shown = base.run("shuffledp", "--help", cwd=tmp_path).stdout
     assert " simulate " in shown
     assert " demo " not in shown
+
+
+def test_the_labs_are_light_and_start(wheels: Path, tmp_path: Path) -> None:
+    labs = install(wheels, tmp_path / "venv", "labs")
+    packages = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
+    size = sum(file.stat().st_size for file in packages.rglob("*") if file.is_file())
+    assert size < MOST_BYTES_OF_LABS
+    assert not {"scipy", "matplotlib", "PIL", "pandas"} & {file.name for file in packages.iterdir()}
+    seen = labs.run("shuffledp", "lab", "doctor", "--format", "json", cwd=tmp_path).stdout
+    assert json.loads(seen)["well"]
+    labs.run("shuffledp", "lab", "start", "1", cwd=tmp_path)
+    played = labs.run(
+        "shuffledp", "demo", "--users", "30", "--nodes", "2", "--format", "json", cwd=tmp_path
+    )
+    assert json.loads(played.stdout)["users"] == 30

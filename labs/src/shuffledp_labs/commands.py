@@ -68,10 +68,15 @@ def start(
 
 @lab_app.command("run")
 def run_lab(lab: Number, *, folder: Folder = None) -> None:
-    """Run the lab's system with your code in it, and draw a figure."""
+    """Run the lab's system with your code in it, and draw a figure.
+
+    Figures need `pip install 'shuffledp[plot]'`; the rest runs without.
+    """
     from shuffledp_labs.teaching.practice import show
 
-    typer.echo(f"the picture: {show(lab, folder, typer.echo)}")
+    picture = show(lab, folder, typer.echo)
+    if picture is not None:
+        typer.echo(f"the picture: {picture}")
 
 
 @lab_app.command()

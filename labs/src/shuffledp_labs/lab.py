@@ -162,7 +162,8 @@ class Lab:
         predictions: scored for being there.
         checks: in the order in which they run; their points sum to 75.
         explanations: the two questions that a person grades.
-        show: what `lab run` does: a picture, whose path it returns.
+        show: what `lab run` does: a picture, whose path it returns, drawn after all else, as
+            matplotlib may be missing.
         folder: the package that holds handout.md, work.py, predict.toml and report.md.
     """
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from shuffledp.notebook import check_installed
 from shuffledp_core.errors import ConfigError
 
 
@@ -68,7 +69,9 @@ def draw_chart(chart: Chart, file: Path) -> None:
 
     Raises:
         ConfigError: it cannot be written.
+        NotInstalledError: without matplotlib, the extra `plot`.
     """
+    check_installed("matplotlib", "shuffledp[plot]", "a plot")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.6, 5.0), dpi=140, layout="constrained")

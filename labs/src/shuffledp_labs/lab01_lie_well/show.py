@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
+from shuffledp.notebook import check_installed
 from shuffledp_labs.errors import StudentFault
 from shuffledp_labs.lab import ShowRun
 from shuffledp_labs.lab01_lie_well.specs import Spec, law
@@ -23,11 +24,12 @@ WANTED, YOURS = "#8a8f98", "#e07a1f"
 
 def show(showing: ShowRun) -> Path:
     """Walks the student's randomiser, plays some rounds with it, and draws both."""
-    from matplotlib.figure import Figure
-
     showing.progress("every branch of your randomise")
     yours = [showing.program.law("randomise", SPEC, value).of for value in range(SPEC["symbols"])]
     estimates = _estimates(showing)
+    check_installed("matplotlib", "shuffledp[plot]", "the picture")
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(9.2, 4.2), dpi=140, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _laws(left, yours)

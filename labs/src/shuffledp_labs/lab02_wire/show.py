@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from shuffledp.notebook import check_installed
 from shuffledp_labs.errors import NotWritten, StudentFault
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import ShowRun
@@ -74,6 +75,7 @@ def show(showing: ShowRun) -> Path:
 
 def draw(panels: Sequence[tuple[str, Points]], file: Path) -> Path:
     """Writes the picture: one panel for each way to send."""
+    check_installed("matplotlib", "shuffledp[plot]", "the picture")
     from matplotlib.figure import Figure
 
     from shuffledp_adversary.attacks.picture import CurveRole

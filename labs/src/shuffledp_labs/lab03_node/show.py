@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from shuffledp.notebook import check_installed
 from shuffledp_labs.lab03_node.joining import (
     DROPS,
     TAMPERINGS,
@@ -53,6 +54,7 @@ def show(showing: ShowRun) -> Path:
 
 def draw(joined: JoinOutcome, tampered: Sequence[TamperOutcome], file: Path) -> None:
     """The picture: one row for each round, with a verdict under every station that has one."""
+    check_installed("matplotlib", "shuffledp[plot]", "the picture")
     from matplotlib.figure import Figure
 
     rows = [

@@ -9,6 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from shuffledp.notebook import check_installed
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_labs.lab04_onion import rounds
@@ -86,6 +87,7 @@ def _nodes(corrupt: Sequence[int]) -> str:
 
 def draw(all_shares: Sequence[TracingShares], without: float, file: Path) -> None:
     """Draw both shares for every set of corrupt nodes, and the success of guessing blindly."""
+    check_installed("matplotlib", "shuffledp[plot]", "the picture")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.6, 4.8), dpi=140, layout="constrained")

@@ -83,12 +83,12 @@ def show(showing: ShowRun) -> Path:
         colluding = program.call("most_colluding", certify, USERS, TARGET_EPSILON, seconds=120.0)
     except NotWritten:
         showing.progress("most_colluding is not written yet: the picture has no border (step C)")
-    showing.progress(f"{len(_steps())} certificates of a round of {USERS:,} users, for the picture")
-    draw(colluding if type(colluding) is int else None, picture)
     try:
         showing.progress(_play_flooded_round(showing))
     except NotWritten:
         showing.progress("submissions or guess is not written yet: no round to flood (step B)")
+    showing.progress(f"{len(_steps())} certificates of a round of {USERS:,} users, for the picture")
+    draw(colluding if type(colluding) is int else None, picture)
     return picture
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from shuffledp.notebook import check_installed
 from shuffledp_adversary.attacks.exchange.framing import false_accusation, second_spelling
 from shuffledp_adversary.attacks.exchange.tampering import TAMPERINGS, Pool
 from shuffledp_adversary.in_process import PlayedRound
@@ -190,6 +191,7 @@ def show(showing: ShowRun) -> Path:
 
 def draw(rows: Sequence[TamperingRow], file: Path) -> Path:
     """Writes the grid."""
+    check_installed("matplotlib", "shuffledp[plot]", "the picture")
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 

@@ -126,19 +126,24 @@ def describe_play(witness: tuple[Any, ...], in_first: float, in_second: float) -
 def show(showing: ShowRun) -> Path:
     """Draw the student's picture, and play their witness against the printed theorem."""
     program, picture = showing.program, showing.out / "delta.png"
+    _play_witness(showing)
     showing.progress("your `worst` at 19 values of epsilon")
     draw(lambda *cell: program.call("worst", *cell, seconds=60.0), picture)
+    return picture
+
+
+def _play_witness(showing: ShowRun) -> None:
+    program = showing.program
     try:
         witness = program.call("refute", statements.printed_theorem, (SMALL,), seconds=60.0)
     except NotWritten:
         showing.progress("refute is not written yet: nothing to play (step D)")
-        return picture
+        return
     if witness is None:
         showing.progress(
             "refute found no witness against the printed theorem in the cell of step A"
         )
-        return picture
+        return
     check_witness(statements.printed_theorem, (SMALL,), witness, "the printed theorem")
     showing.progress("the clients' own sampler plays your witness")
     showing.progress(describe_play(witness, *play(witness)))
-    return picture

@@ -109,7 +109,6 @@ def show(showing: ShowRun) -> Path:
         f"true epsilon of these datasets {pair().epsilon:.3f}, certified for all datasets "
         f"{certified_epsilon():.3f}"
     )
-    draw(bounds, picture)
     wolves = count_false_alarms(
         lambda *counts: showing.program.call("interval", *counts, seconds=30.0), showing.draws
     )
@@ -118,6 +117,7 @@ def show(showing: ShowRun) -> Path:
         f"that measure it: your interval 'finds' epsilon > 0 in {wolves} of {REPETITIONS} "
         "repetitions"
     )
+    draw(bounds, picture)
     return picture
 
 

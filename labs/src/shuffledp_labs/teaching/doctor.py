@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
@@ -130,7 +131,7 @@ def _machine() -> DoctorFinding:
 
 def _packages() -> DoctorFinding:
     missing = []
-    for name in ("numpy", "nacl", "matplotlib", "grpc", "shuffledp_sim", "shuffledp_adversary"):
+    for name in ("numpy", "nacl", "grpc", "shuffledp_sim", "shuffledp_adversary"):
         try:
             __import__(name)
         except ImportError as error:
@@ -141,6 +142,13 @@ def _packages() -> DoctorFinding:
             "wrong",
             "missing: " + ", ".join(missing),
             "pip install --upgrade 'shuffledp[labs]'",
+        )
+    if find_spec("matplotlib") is None:
+        return DoctorFinding(
+            "packages",
+            "note",
+            "all that the labs need; `lab run` draws no picture without matplotlib",
+            "pip install 'shuffledp[plot]'",
         )
     return DoctorFinding(
         "packages",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from shuffledp_core.errors import NotInstalledError
 from shuffledp_labs import predictions
 from shuffledp_labs.checking import LabRun, names_to_run, run_checks, select_by_step
 from shuffledp_labs.installed import lab as lab_of
@@ -47,8 +48,11 @@ def check(
     return result
 
 
-def show(number: int, folder: Path | None, progress: Callable[[str], None]) -> Path:
-    """Run the lab's system with the student's code, draw a picture, and return its path."""
+def show(number: int, folder: Path | None, progress: Callable[[str], None]) -> Path | None:
+    """Run the lab's system with the student's code, draw a picture, and return its path.
+
+    Without matplotlib, the extra `plot`, there is no picture, and the progress says so.
+    """
     lab = lab_of(number)
     work_folder = find(number, folder)
     read_source(work_folder.work)
@@ -56,8 +60,11 @@ def show(number: int, folder: Path | None, progress: Callable[[str], None]) -> P
     work_folder.out.mkdir(exist_ok=True)
     draws = instance(work_folder.practice_key(), number, work_folder.student, fresh_nonce())
     with scratch_folder() as scratch, StudentProgram(work_folder.work, scratch) as program:
-        return lab.show(
-            ShowRun(
-                work_folder.work, work_folder.out, draws.child("show"), program, scratch, progress
-            )
+        run = ShowRun(
+            work_folder.work, work_folder.out, draws.child("show"), program, scratch, progress
         )
+        try:
+            return lab.show(run)
+        except NotInstalledError as missing:  # the labs draw when all else is done
+            progress(f"no picture: {missing}")
+            return None

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shuffledp.progress import working
-from shuffledp_core.errors import ConfigError, OutputError, RoundFailed
+from shuffledp_core.errors import ConfigError, NotInstalledError, OutputError, RoundFailed
 from shuffledp_core.runtime.files import write_atomic
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.campaigns.budget import Outlook, check_outlook
@@ -126,12 +127,16 @@ def _say(line: str) -> None:
 
 
 def write_plan(campaign: Campaign, outlook: Outlook, plan: dict[str, Any]) -> None:
-    """Write the plan as JSON and as a picture into the campaign's folder. Raises `OutputError`."""
+    """Write the plan as JSON and as a picture into the campaign's folder. Raises `OutputError`.
+
+    Without matplotlib, the extra `plot`, there is no picture.
+    """
     from shuffledp_ops.campaigns.pictures import draw_budget
 
     try:
         write_atomic(campaign.folder / PLAN, json.dumps(plan, indent=2).encode() + b"\n")
-        write_atomic(campaign.folder / BUDGET, draw_budget(outlook))
+        with suppress(NotInstalledError):
+            write_atomic(campaign.folder / BUDGET, draw_budget(outlook))
     except OSError as error:
         raise OutputError(
             f"cannot write the plan into {campaign.folder}: {error.strerror}; make room there"

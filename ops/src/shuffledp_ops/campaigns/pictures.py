@@ -8,19 +8,22 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from shuffledp.bars import ESTIMATE, TRUTH
+from shuffledp.notebook import check_installed
 from shuffledp_ops.campaigns.budget import BudgetCourse, Outlook
 from shuffledp_ops.campaigns.config import CampaignQuestion
 from shuffledp_ops.campaigns.results import DatedAnswer
 from shuffledp_ops.campaigns.state import DateOutcome
 from shuffledp_ops.rounds.picture import QUIET, hide_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_LINES: Final = 8
 """Values of a histogram that get a line, the most frequent ones: more colours look alike."""
@@ -47,7 +50,7 @@ _MOST_TICKS: Final = 6
 def draw_budget(outlook: Outlook) -> bytes:
     """Draw each population's planned budget over the dates to come, with its limit, as PNG."""
     count = len(outlook.courses)
-    figure = Figure(figsize=(_WIDTH, 3.2 * count), dpi=_DPI, layout="constrained")
+    figure = _new_figure(3.2 * count)
     for axes, course in zip(
         figure.subplots(count, squeeze=False)[:, 0], outlook.courses, strict=True
     ):
@@ -87,7 +90,7 @@ def _draw_course(axes: Axes, course: BudgetCourse) -> None:
 
 def draw_answers(question: CampaignQuestion, rows: Sequence[DatedAnswer]) -> bytes:
     """The answers to a question over time with 95% intervals, and the ε spent below, as PNG."""
-    figure = Figure(figsize=(_WIDTH, 5.2), dpi=_DPI, layout="constrained")
+    figure = _new_figure(5.2)
     above, below = figure.subplots(2, height_ratios=(3, 1), sharex=True)
     answered = [row for row in rows if row.answer is not None and row.answer.accepted > 0]
     if answered and answered[0].answer is not None:
@@ -200,6 +203,13 @@ def _dress(axes: Axes, dates: NDArray[np.datetime64]) -> None:
     axes.set_xticks(ticks, [f"{moment:{form}}" for moment in ticks.tolist()])
     axes.tick_params(labelsize=9)
     hide_frame(axes)
+
+
+def _new_figure(height: float) -> Figure:
+    check_installed("matplotlib", "shuffledp[plot]", "the picture of a campaign")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(_WIDTH, height), dpi=_DPI, layout="constrained")
 
 
 def _png(figure: Figure) -> bytes:

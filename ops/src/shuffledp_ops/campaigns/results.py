@@ -6,6 +6,7 @@ import base64
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from shuffledp.pages import as_html, self_contained
-from shuffledp_core.errors import OutputError
+from shuffledp_core.errors import NotInstalledError, OutputError
 from shuffledp_core.runtime.files import size_of, write_atomic
 from shuffledp_ops.campaigns.config import Campaign, CampaignQuestion, zone_named
 from shuffledp_ops.campaigns.state import ROUNDS, CampaignState, DateEntry
@@ -130,7 +131,8 @@ def write_results(campaign: Campaign, state: CampaignState, folder: Path) -> Non
         for question in campaign.questions:
             rows = dated_answers(campaign, question, state, folder)
             write_atomic(folder / f"{question.name}.csv", table(rows).encode())
-            write_atomic(folder / f"{question.name}.png", draw_answers(question, rows))
+            with suppress(NotInstalledError):  # without matplotlib there is no picture
+                write_atomic(folder / f"{question.name}.png", draw_answers(question, rows))
         write_atomic(folder / INDEX, page(campaign, state, folder).encode())
     except OSError as error:
         raise OutputError(

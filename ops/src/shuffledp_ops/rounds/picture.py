@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Final
 
 from shuffledp.bars import ESTIMATE, TRUTH, draw_bars
+from shuffledp.notebook import check_installed
 from shuffledp_ops.rounds.report import RoundReport, show
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 QUIET: Final = "#8a8f98"
 
 
 def draw_report(report: RoundReport, file: Path) -> None:
-    """Draws a report and writes the picture as PNG."""
+    """Draws a report and writes the picture as PNG; raises `NotInstalledError` as `check_plot`."""
+    check_installed("matplotlib", "shuffledp[plot]", "the picture of a round")
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(11, 4.6), dpi=130, layout="constrained")
     seconds = {stage: value for stage, value in report.seconds.items() if stage != "total"}
     answer = figure.subplots(1, 2, width_ratios=(3, 1))[0] if seconds else figure.subplots()

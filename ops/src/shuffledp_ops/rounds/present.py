@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from shuffledp_core.documents.models import Certificate
+from shuffledp_core.errors import NotInstalledError
 from shuffledp_ops.rounds import wording
 from shuffledp_ops.rounds.report import RoundReport, TracedPerson, TraceOutcome, show
 
@@ -40,13 +42,16 @@ def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -
 def write_report(report: RoundReport, folder: Path) -> None:
     """Writes the report as JSON, as a picture, and as a page that links to the documents, into
     `folder`.
+
+    Without matplotlib, the extra `plot`, there is no picture.
     """
     from shuffledp_ops.rounds.picture import draw_report
 
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
     if report.trace is not None:
         _write_traced(report.trace, folder / TRACED)
-    draw_report(report, folder / "plot.png")
+    with suppress(NotInstalledError):
+        draw_report(report, folder / "plot.png")
     write_page(report, folder)
 
 

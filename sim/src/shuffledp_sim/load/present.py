@@ -6,21 +6,23 @@ import base64
 import html
 import io
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from shuffledp.notebook import check_installed
 from shuffledp_core.errors import UsageError
 from shuffledp_ops.rounds.picture import QUIET, draw_seconds, hide_frame
 from shuffledp_sim.load.arrivals import Timeline
 from shuffledp_sim.load.figures import ACCEPTED, LoadReport, Spread, accepted_users
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 _ACCEPTED: Final = "#2a6f97"
 _OTHER: Final = "#e07a1f"
@@ -111,11 +113,15 @@ def print_report(report: LoadReport, console: Console) -> None:
 
 
 def check_report_file(file: Path) -> None:
-    """Raises `UsageError` unless `write_report` could write there."""
+    """Raises `UsageError` unless `write_report` could write there.
+
+    And `NotInstalledError` without matplotlib, the extra `plot`.
+    """
     if file.suffix not in {".png", ".html"}:
         raise UsageError(f"--report must end in .png or .html, not {file.name!r}")
     if not file.absolute().parent.is_dir():
         raise UsageError(f"--report names a folder that does not exist: {file.parent}")
+    check_installed("matplotlib", "shuffledp[plot]", "a report")
 
 
 def write_report(report: LoadReport, timeline: Timeline, file: Path) -> None:
@@ -145,6 +151,8 @@ def write_report(report: LoadReport, timeline: Timeline, file: Path) -> None:
 
 def draw(report: LoadReport, timeline: Timeline) -> Figure:
     """Draws latency over time, its distribution, throughput, and the time of each stage."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(11, 7.5), dpi=130, layout="constrained")
     (over_time, distribution), (throughput, stages) = figure.subplots(2, 2)
     _draw_latency(timeline, over_time)
@@ -253,6 +261,8 @@ def _legend_above(axes: Axes) -> None:
 
 def _plain_numbers(axis: Axis, values: NDArray[np.float64]) -> None:
     """Labels a logarithmic axis with plain numbers; 2 and 5 as well where there are few decades."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     above = values[values > 0]
     few = len(above) > 0 and float(above.max() / above.min()) < _FEW_DECADES
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
