@@ -56,6 +56,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=rank)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector, and keep them out of its sight afterwards.
+
+    Thousands of tests and all imported modules stay until the end. To look through them again and
+    again took a fifth of the time of collecting them, and 4% of that of running them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """An empty file system of 4 MiB below the test's folder.
