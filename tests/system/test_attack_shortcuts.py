@@ -37,27 +37,29 @@ SURE = 1 - 1e-9
 
 @pytest.fixture(scope="module")
 def flood() -> AttackReport:
-    """N = 1000.
+    """N = 1000. At δ = 1e-4 the dummies of a node are two thirds of those at 1e-6.
 
-    A k-RR report is the victim's symbol with probability .475, another given one with .058.
+    A k-RR report is the victim's symbol with probability .571, another given one with .048.
 
-    375 and 112 at worst prove .44, the claim is .2998. Geo-Shuffle: of two values 20 apart, noise
-    of 10 or more has probability .0034; 980 and 21 at worst prove 2.7, the claim is 1.
+    472 and 96 at worst prove .83, the claim is .2999. Geo-Shuffle: of two values 20 apart, noise
+    of 10 or more has probability .0007; 989 and 11 at worst prove 3.04, the claim is 1.
 
-    Nodes without noise: `test_noise_attack.py`."""
-    return run_flood(trials=2000, played=200, confidence=SURE)
+    A node without noise: the views of the two datasets are disjoint. N = 100 rounds that show an
+    event always or never prove 1.4, the claim is 1. Nodes that add up digits:
+    `test_noise_attack.py`."""
+    return run_flood(delta=1e-4, trials=2000, played=200, confidence=SURE)
 
 
 @pytest.fixture(scope="module")
 def length() -> AttackReport:
     """N = 200, claim 1.
 
-    As for the flood: noise of 10 or more, half of the way, has probability .0034.
+    As for the flood: noise of 10 or more, half of the way, has probability .0007.
 
-    189 and 12 at worst prove 1.27 for a threshold in the middle. If the threshold is the largest
+    193 and 7 at worst prove 1.52 for a threshold in the middle. If the threshold is the largest
     length of the first half, new ones exceed it by a geometric law, at most 30 times of 200; with 8
     on the wrong side that proves 1.25."""
-    return run_length(trials=400, confidence=SURE)
+    return run_length(delta=1e-4, trials=400, confidence=SURE)
 
 
 @pytest.fixture(scope="module")
