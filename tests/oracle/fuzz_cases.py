@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ from shuffledp_privacy.local.matrix import LocalMatrix
 KINDS: Final = (
     "krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix",
     "hadamard-histogram", "one-bit-mean", "split-mix", "rappor-histogram", "quantised-rr",
-    "dummy-histogram", "node-histogram", "node-sum",
+    "dummy-histogram", "node-histogram", "node-sum", "krr-dummy-histogram", "krr-node-histogram",
 )  # fmt: skip
 CALIBRATED: Final = " (calibrated)"
 ROUNDING: Final = 1e-9
@@ -231,18 +231,35 @@ def _hadamard(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
 
 
 def _dummies(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    return _users_dummies(numbers, "dummy-histogram", setting, delta)
+
+
+def _dummies_after_krr(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    return _users_dummies(numbers, "krr-dummy-histogram", setting, delta, after_krr=True)
+
+
+def _users_dummies(
+    numbers: Numbers, kind: str, setting: Setting, delta: float, *, after_krr: bool = False
+) -> Case | None:
     symbols = int(numbers.choice([2, 3, 4, 7, 12, 100, 1000]))
     target = _target(numbers, setting, delta, symbols - 1) if numbers.random() < 0.3 else None
     if target is None:
         slots = int(numbers.integers(1, 6))
         spec: Any = DummyHistogram(symbols=symbols, slots=slots, fill=_chance(numbers))
+        if after_krr:
+            spec = structs.replace(spec, blanket=_chance(numbers) * Fraction(4095, 4096))
     else:
-        spec = calibrate("dummy-histogram", target)
-    pairs = oracle.dummy_pairs(symbols, spec.slots, spec.fill, setting.honest)
+        limit = _log_uniform(numbers, 0.5, 10) if after_krr else None
+        spec = calibrate("dummy-histogram", replace(target, epsilon_local=limit))
+    arguments = (symbols, spec.slots, spec.fill)
+    if after_krr:
+        pairs = oracle.answered_dummy_pairs(*arguments, spec.blanket, setting.honest)
+    else:
+        pairs = oracle.dummy_pairs(*arguments, setting.honest)
     if not pairs:
         return None
     goal = None if target is None else target.epsilon
-    return Case(_name("dummy-histogram", goal), spec, setting, delta, goal, pairs, complete=True)
+    return Case(_name(kind, goal), spec, setting, delta, goal, pairs, complete=True)
 
 
 def _rappor(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
@@ -387,28 +404,49 @@ def _split_spec(numbers: Numbers, setting: Setting, max_value: int) -> SplitMix:
 
 
 def _node_counts(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    spec, goal = _node_histogram(numbers, setting, delta, None)
+    if (2 * spec.mean + 2) ** 2 * (2 * spec.mean * (spec.symbols - 2) + 1) > 20 * MOST_POINTS:
+        return None
+    pairs = oracle.node_counts_pairs(spec.noise_epsilon, spec.mean, spec.symbols, spec.dummies)
+    return Case(_name("node-histogram", goal), spec, setting, delta, goal, pairs, complete=True)
+
+
+def _node_counts_after_krr(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    spec, goal = _node_histogram(numbers, setting, delta, _log_uniform(numbers, 0.5, 10))
+    if not spec.blanket:
+        spec = structs.replace(spec, blanket=_chance(numbers) * Fraction(4095, 4096))
+    if (2 * spec.mean + 2) ** spec.symbols > 20 * MOST_POINTS:
+        return None
+    pairs = oracle.answered_node_pairs(
+        spec.noise_epsilon, spec.mean, spec.symbols, spec.dummies, spec.blanket
+    )
+    return Case(_name("krr-node-histogram", goal), spec, setting, delta, goal, pairs, complete=True)
+
+
+def _node_histogram(
+    numbers: Numbers, setting: Setting, delta: float, epsilon_local: float | None
+) -> tuple[Any, float | None]:
     symbols = int(numbers.integers(2, 9))
     epsilon = _log_uniform(numbers, 0.05, 8)
-    wanted = epsilon if numbers.random() < 0.6 else None
-    if wanted is None:
-        mean = int(numbers.integers(1, 30))
-        spec: Any = NodeHistogram(
+    if numbers.random() < 0.6:
+        target = Target(
+            epsilon,
+            delta,
+            setting.users,
+            setting.honest,
+            setting.adjacency,
             symbols=symbols,
-            noise_epsilon=Fraction(max(1, round(4096 * epsilon / 2)), 4096),
-            mean=mean,
-            dummies=int(numbers.integers(symbols * mean, 2 * symbols * mean + 1)),
+            epsilon_local=epsilon_local,
         )
-    else:
-        spec = calibrate(
-            "node-histogram",
-            Target(
-                wanted, delta, setting.users, setting.honest, setting.adjacency, symbols=symbols
-            ),
-        )
-    if (2 * spec.mean + 2) ** 2 * (2 * spec.mean * (symbols - 2) + 1) > 20 * MOST_POINTS:
-        return None
-    pairs = oracle.node_counts_pairs(spec.noise_epsilon, spec.mean, symbols, spec.dummies)
-    return Case(_name("node-histogram", wanted), spec, setting, delta, wanted, pairs, complete=True)
+        return calibrate("node-histogram", target), epsilon
+    mean = int(numbers.integers(1, 30))
+    spec = NodeHistogram(
+        symbols=symbols,
+        noise_epsilon=Fraction(max(1, round(4096 * epsilon / 2)), 4096),
+        mean=mean,
+        dummies=int(numbers.integers(symbols * mean, 2 * symbols * mean + 1)),
+    )
+    return spec, None
 
 
 def _node_sum(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
@@ -553,4 +591,6 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "quantised-rr": _quantised,
     "node-histogram": _node_counts,
     "node-sum": _node_sum,
+    "krr-dummy-histogram": _dummies_after_krr,
+    "krr-node-histogram": _node_counts_after_krr,
 }

@@ -212,6 +212,39 @@ def node_counts_pairs(rate: Fraction, mean: int, symbols: int, dummies: int) -> 
     return [Pair(before.ravel(), after.ravel())]
 
 
+def answered_node_pairs(
+    rate: Fraction, mean: int, symbols: int, dummies: int, blanket: Fraction
+) -> list[Pair]:
+    """node-histogram after k-RR: the counts of every symbol, behind one node's dummies.
+
+    Args:
+        rate: ε of the noise in one count.
+        mean: of a node's dummies of each symbol.
+        symbols: k.
+        dummies: of the node, all together.
+        blanket: chance that a report is uniform.
+    """
+    one = np.exp(-_exact(rate) * np.abs(np.arange(2 * mean + 1) - mean).astype(np.longdouble))
+    law = np.ones(1, dtype=np.longdouble)
+    drawn = np.zeros(1, dtype=np.int64)
+    for _ in range(symbols):
+        law = np.multiply.outer(law, one)
+        drawn = np.add.outer(drawn, np.arange(one.size))
+    law = np.where(drawn <= dummies, law, 0)[0]
+    law /= law.sum()
+    views = []
+    for answer in range(symbols):
+        view = np.zeros([size + 1 for size in law.shape], dtype=np.longdouble)
+        place = tuple(
+            slice(1, None) if symbol == answer else slice(0, -1) for symbol in range(symbols)
+        )
+        view[place] = law
+        views.append(view.ravel())
+    uniform = sum(views) * _exact(blanket / symbols)
+    kept = _exact(1 - blanket)
+    return [Pair(kept * views[0] + uniform, kept * views[1] + uniform)]
+
+
 def node_digits_pairs(
     rates: Sequence[Fraction], means: Sequence[int], values: Iterable[tuple[Row, Row, int]]
 ) -> list[Pair]:
@@ -347,6 +380,36 @@ def dummy_pairs(symbols: int, slots: int, fill: Fraction, honest: int) -> list[P
     before[1:] = law[:-1]
     changed[:, 1:] = law[:, :-1]
     return [Pair(before.ravel(), changed.ravel())]
+
+
+def answered_dummy_pairs(
+    symbols: int, slots: int, fill: Fraction, blanket: Fraction, honest: int
+) -> list[Pair]:
+    """Values that go through k-RR before dummies of users, message by message.
+
+    All others hold the old value, the new one, or a third. The view is the counts of these three,
+    of all further symbols together, which tell the same, and of empty slots; only the counts of the
+    first two where that is too much. Nothing if even they are."""
+    answers = [(*row, Fraction(0)) for row in krr_rows(symbols, blanket)]
+    one = fill / symbols
+    slot = [one] * min(symbols, 3) + [one * (symbols - 3)] * (symbols > 3) + [1 - fill]
+    size = honest * (slots + 1) + 1
+    if size ** (len(slot) - 1) > MOST_CELLS:
+        answers = [(*row[:2], sum(row[2:], Fraction(0))) for row in answers]
+        slot = [*slot[:2], sum(slot[2:], Fraction(0))]
+    if size ** (len(slot) - 1) > MOST_CELLS:
+        return []
+    rest = np.ones((1,) * (len(slot) - 1), dtype=np.longdouble)
+    for _ in range(honest * slots):
+        rest = _with_user(rest, tuple(slot))
+    pairs = []
+    for held in answers:
+        law = rest
+        for _ in range(honest - 1):
+            law = _with_user(law, held)
+        before, after = (_with_user(law, answer).ravel() for answer in answers[:2])
+        pairs.append(Pair(before, after))
+    return pairs
 
 
 def hadamard_rows(symbols: int, blanket: Fraction) -> list[Row]:

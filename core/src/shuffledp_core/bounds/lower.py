@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from shuffledp_core.bounds.blanketed import BlanketedCounts
 from shuffledp_core.bounds.losses import PrivacyLosses
-from shuffledp_core.bounds.two_counts import TwoCounts
+from shuffledp_core.bounds.one_report import OneReport
 from shuffledp_core.bounds.windows import binomial_law, binomial_masses, window_reach
 
 if TYPE_CHECKING:
@@ -248,6 +248,6 @@ def _all_of(trials: int, chance: Fraction, size: int) -> NDArray[np.float64]:
 
 
 Witness = (
-    BitCounts | ShiftedNoise | ReportSum | DummyCounts | BlanketedCounts | TwoCounts | PrivacyLosses
+    BitCounts | ShiftedNoise | ReportSum | DummyCounts | BlanketedCounts | OneReport | PrivacyLosses
 )
 """The law of one statistic of the board on two neighbouring datasets."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from shuffledp_core.bounds.losses import PrivacyLosses
     from shuffledp_core.bounds.lower import Witness
     from shuffledp_core.bounds.node_noise import NodeNoise
+    from shuffledp_core.bounds.one_report import OneReport
     from shuffledp_core.sampling.arrays import RandomArrays
 
 MAX_MEAN: Final = 2**14
@@ -137,14 +138,15 @@ class NodeHistogram(
         return response_epsilon(self.symbols, self.blanket)
 
     def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
-        """The counts of the two symbols that a change exchanges (N3, N8)."""
-        from shuffledp_core.bounds.two_counts import TwoCounts
+        """The counts of all symbols, whatever other users hold (N3, N8)."""
+        return self.one_report if self.blanket else self.losses
 
-        if self.blanket:
-            return TwoCounts(
-                self.noise_epsilon, self.mean, self.symbols, self.dummies, self.blanket
-            )
-        return self.losses
+    @property
+    def one_report(self) -> OneReport:
+        """One report of k-RR behind one honest node's dummies (N8)."""
+        from shuffledp_core.bounds.one_report import OneReport
+
+        return OneReport(self.noise_epsilon, self.mean, self.symbols, self.dummies, self.blanket)
 
     @property
     def losses(self) -> PrivacyLosses:

@@ -32,16 +32,21 @@ from shuffledp_privacy.primitives.few_losses import (
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.responses import (
     blanket_for,
-    blanketed_curve,
     response_error,
     response_likelihood,
+    symmetric_curve,
 )
+from shuffledp_privacy.rounds.subsampling import subsampled_curve
 from shuffledp_privacy.splitting import ends_of_noise
 from shuffledp_privacy.sums.common import check_epsilon
 
 REDRAWN: Final = 1e-3
 """Largest probability that a node draws its dummies again: δ is larger by no more than this
 share.
+"""
+
+LARGEST_RATE: Final = 40
+"""Largest ε of the noise that is calibrated: noise that is 0 but for 1e-17. k-RR may need no more.
 """
 
 _BASIS: Final = (
@@ -51,7 +56,7 @@ _BASIS: Final = (
 
 _BASIS_BLANKETED: Final = (
     *_BASIS,
-    "N8: the value goes through k-RR first; joint convexity over its uniform answers",
+    "N8: the value goes through k-RR first; exact but for the condition on the dummies",
 )
 
 
@@ -92,7 +97,7 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
         distance: int,  # noqa: ARG002
         epsilons: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """δ at each total ε: exactly that of two neighbours, but for k-RR (N8)."""
+        """δ at each total ε: that of two neighbours, exactly without k-RR."""
         if self.spec.blanket:
             return self._certified_deltas(epsilons)
         return self._losses().certified_delta(np.asarray(epsilons, dtype=np.float64))
@@ -104,10 +109,13 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
         guess = safest
         if target.rounds > 1:
             guess = max(safest, 1.4 * safest * target.rounds / deviations(target))
-        ends = ends_of_noise(target.delta, target.rounds) * (1 - 2 * REDRAWN)
         blanket = blanket_for(target.epsilon_local, target.bins)
+        # A uniform report shows no value, not even at the ends of the noise (N8).
+        share = float(1 - blanket)
+        ends = ends_of_noise(target.delta, target.rounds) * (1 - 2 * REDRAWN) / share
 
-        def build(epsilon: Fraction) -> Mechanism:
+        def build(parameter: Fraction) -> Mechanism:
+            epsilon = min(parameter, Fraction(LARGEST_RATE))
             mean = _least_mean(epsilon, ends)
             try:
                 spare = least_room(epsilon, mean, target.bins, REDRAWN)
@@ -130,8 +138,14 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
         return Family(build, guess, safest, rising=False)
 
     def _certified_deltas(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-        curve = self._losses().certified_delta
-        return blanketed_curve(curve, self.spec.blanket)(np.asarray(epsilons, dtype=np.float64))
+        report = self.spec.one_report
+        convex = subsampled_curve(self._losses().certified_delta, 1 - self.spec.blanket)
+
+        def falling(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+            exact = [report.certified_delta(float(size)) for size in sizes]
+            return np.minimum(exact, convex(sizes))
+
+        return symmetric_curve(falling)(np.asarray(epsilons, dtype=np.float64))
 
     def _epsilon_of_responses(self, delta: float, ceiling: float) -> Bounds:
         certified = certified_epsilon(

@@ -16,7 +16,7 @@ from shuffledp_core.errors import CannotCertify
 from shuffledp_privacy.bounds import CorruptedBounds
 from shuffledp_privacy.calibration.families import PRECISION_BITS
 from shuffledp_privacy.numerics.rounding import up
-from shuffledp_privacy.rounds.subsampling import Curve, reflect_curve, subsampled_curve
+from shuffledp_privacy.rounds.subsampling import Curve, reflect_curve
 
 _KEPT: Final = "K7: a report alone is k-RR, whose likelihood ratio is at most (1-γ+γ/k)/(γ/k)"
 
@@ -73,13 +73,8 @@ def response_likelihood(spec: RespondingSpec, answers: NDArray[np.int64]) -> NDA
     return np.where(is_answer, match, math.log(uniform) if uniform else -math.inf)
 
 
-def blanketed_curve(curve: Curve, blanket: Fraction) -> Curve:
-    """Curve at any ε, if `curve` (ε >= 0) is that of the reports in the open, in both orders.
-
-    A report of k-RR is one of the value with probability 1 - γ, and of a uniform one otherwise,
-    whatever the value is: advanced joint convexity, as for subsets of users (C5).
-    """
-    falling = subsampled_curve(curve, 1 - blanket)
+def symmetric_curve(falling: Curve) -> Curve:
+    """Curve at any ε, if `falling` (ε >= 0) holds for a change in both orders."""
 
     def certified_deltas(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
         flat = np.asarray(epsilons, dtype=np.float64)
