@@ -28,13 +28,13 @@ CORES = os.cpu_count() or 1
 
 
 async def demo_ratio() -> float:
-    """Prints and gives: the default demo round, start-up apart / all its seals and opens alone,
+    """Prints and gives: a demo round of k-RR, start-up apart / all its seals and opens alone,
     both on all cores.
 
     The bare work is done right after the round, on the same clock: what else the machine does slows
     both.
     """
-    options = DemoOptions()
+    options = DemoOptions(mechanism="krr-histogram")
     column = load_column(None, None, users=options.users, max_value=options.max_value)
     with tempfile.TemporaryDirectory() as folder:
         report = (

@@ -3,6 +3,7 @@ their owner."""
 
 from __future__ import annotations
 
+import asyncio
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,11 +11,14 @@ import pytest
 from mixing_cheats import flipped
 from mixproof_world import MixproofRound, open_mixproof
 from shuffler_world import World
+from small_disk import SmallDisk
+from structlog.testing import capture_logs
 
 from shuffledp_core.documents.models import BatchHeader
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import (
     BadClaimError,
+    DiskError,
     InvalidSubmissionError,
     NodeFault,
     RoundStateError,
@@ -89,6 +93,37 @@ async def test_a_node_draws_once_also_when_it_is_killed_before_its_dummies_are_s
         await world.stop(name)
         await world.start(name)
         assert await round_.dummies(name) == first
+
+
+@pytest.mark.parametrize("full", ["node-1", "node-2"])
+async def test_a_full_disk_delays_the_dummies_and_does_not_end_the_round(
+    world: World, small_disk: SmallDisk, full: str
+) -> None:
+    """Of the node that draws them, or of the entry node, which keeps them."""
+    state = world.folder / "state"
+    state.mkdir()
+    (state / full).symlink_to(small_disk.path)
+    round_ = await open_with_users(world)
+    small_disk.fill()
+    with pytest.raises(DiskError, match="No space left"):
+        await round_.bring(await round_.dummies("node-2"))
+    small_disk.make_room()
+    await round_.bring(await round_.dummies("node-2"))
+    # The entry node draws its own when it mixes, with room for the close alone.
+    small_disk.fill(free_pages=2 if full == "node-1" else 0)
+    with capture_logs() as log:
+        try:
+            await world.close_round("node-1", round_.round.round_id)
+        except DiskError:
+            small_disk.make_room()
+            await world.close_round("node-1", round_.round.round_id)
+        async with asyncio.timeout(240):  # only a node that does neither takes so long
+            while not any("No space left" in str(entry) for entry in log):  # noqa: ASYNC110 - a log
+                await asyncio.sleep(0)
+        small_disk.make_room()
+        for name in world.names:
+            status = await world.ended(name, round_.round.round_id)
+            assert status.phase == DONE, status.reason
 
 
 async def test_a_node_does_not_draw_again_what_its_disk_lost(world: World) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from fractions import Fraction
 
 import msgspec
 import pytest
@@ -42,6 +43,7 @@ from shuffledp_core.errors import (
     UnknownRoundError,
     WithdrawnCredentialError,
 )
+from shuffledp_core.mechanisms import NodeHistogram
 from shuffledp_core.mixproof import hops
 from shuffledp_core.mixproof.claims import PreparedClaim, seal_record, sign_claim
 from shuffledp_core.mixproof.evidence import Trace
@@ -126,6 +128,9 @@ async def test_a_round_that_needs_more_memory_than_the_node_may_use_is_refused(
     await world.start()
     with pytest.raises(PolicyRefusal, match=r"raise `\[mixing\] memory`"):
         await open_mixproof(world, max_reports=10**6)
+    spec = NodeHistogram(symbols=1000, noise_epsilon=Fraction(1, 2), mean=28, dummies=30_000)
+    with pytest.raises(PolicyRefusal, match=r"60,000 dummies of nodes .* fewer symbols"):
+        await open_mixproof(world, spec)
 
 
 def resigned(world: World, key: Signed, **changes: str) -> Signed:

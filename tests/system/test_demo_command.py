@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 from commands import Shell
 
+import shuffledp as sdp
 from shuffledp.columns import load_column
 from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import Answers
+from shuffledp_sim.demo import DemoOptions
 
 KEYS = {
     "mechanism", "users", "accepted", "estimate", "standard_error", "true_value", "epsilon",
@@ -71,6 +74,18 @@ def test_a_demo_prints_one_json_object_and_leaves_signed_documents_and_a_picture
             "body",
             "signature",
         }
+
+
+def test_a_demo_asks_with_the_histogram_of_least_error() -> None:
+    options = DemoOptions()
+    compared = sdp.advise(
+        epsilon=options.epsilon,
+        delta=options.delta,
+        setting=sdp.Setting(options.users, options.users),
+        max_value=options.max_value,
+    )
+    histograms = [row for row in compared.rows if row.mechanism.answers is Answers.HISTOGRAM]
+    assert min(histograms, key=lambda row: row.error).kind == options.mechanism
 
 
 def test_a_demo_for_people_shows_answer_guarantee_and_time(tmp_path: Path) -> None:

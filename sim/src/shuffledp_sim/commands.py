@@ -32,7 +32,7 @@ app.add_typer(deploy_app, name="deploy")
 def demo(
     *,
     users: Annotated[int, typer.Option(min=2, help="Simulated users.")] = 2000,
-    mechanism: Mechanism = "krr-histogram",
+    mechanism: Mechanism = "node-histogram",
     epsilon: Annotated[
         float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")
     ] = 1.0,

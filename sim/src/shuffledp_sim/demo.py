@@ -59,7 +59,7 @@ class DemoOptions:
     """The options of `shuffledp demo`; `corrupt` holds numbers from 1 to `nodes`."""
 
     users: int = 2000
-    mechanism: str = "krr-histogram"
+    mechanism: str = "node-histogram"
     epsilon: float = 1.0
     delta: float = 1e-6
     adjacency: Adjacency = Adjacency.STANDARD

@@ -138,10 +138,13 @@ def check_memory(terms: Terms, memory: int) -> None:
     records = terms.mixing.count_messages(terms.manifest.max_reports)
     need = records * (RECORD_MEMORY + 2 * terms.geometry.record_bytes(2))
     if need > memory:
+        dummies = terms.mixing.hops * terms.mixing.dummies
+        among = f", {dummies:,} dummies of nodes among them," if dummies else ""
+        fewer = "fewer symbols or reports" if dummies else "fewer reports"
         raise PolicyRefusal(
-            f"a verified round of up to {records:,} messages takes up to {need:,} bytes of "
-            f"memory, and this node may use {memory:,}: raise `[mixing] memory`, or plan for "
-            "fewer reports"
+            f"a verified round of up to {records:,} messages{among} takes up to {need:,} bytes of "
+            f"memory, and this node may use {memory:,}: raise `[mixing] memory` to {need}, or plan "
+            f"for {fewer}"
         )
 
 
