@@ -13,7 +13,7 @@ import pytest
 
 from shuffledp.vectorised import randomise_all
 from shuffledp_core.answering.estimates import Present
-from shuffledp_core.mechanisms import KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import DummyHistogram, KRRHistogram, Mechanism
 from shuffledp_experiments.beyond import ENTRIES
 from shuffledp_experiments.beyond.common import DELTA, both_sides, standard
 from shuffledp_experiments.beyond.plans import (
@@ -25,6 +25,7 @@ from shuffledp_experiments.beyond.plans import (
     sum_variance,
 )
 from shuffledp_experiments.entry import Experiment, Kind, Results, Row
+from shuffledp_privacy.bounds import delta_bounds
 from shuffledp_privacy.local.flags import Pair
 
 IDS = [entry.id for entry in ENTRIES]
@@ -265,3 +266,45 @@ def test_to_draw_everybody_hides_nobody() -> None:
 def test_the_clients_sampler_agrees_with_numpys() -> None:
     result = entry_of("n13").run(entry_of("n13").work(quick=True, runs=2, exact_sampler=True))
     assert sum("agree" in note for note in result.notes) == 4
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.8, 1.5])
+def test_dummies_of_hashed_symbols_hide_at_least_as_much_as_those_of_as_many_cells(
+    epsilon: float,
+) -> None:
+    """Messages that agree with the old value alone, with the new one alone, and with both."""
+    cells, slots, users, fill = 3, 2, 3, Fraction(2, 3)
+    alone, both = (cells - 1) / cells**2, 1 / cells**2
+    dummies: dict[tuple[int, int, int], float] = {(0, 0, 0): 1.0}
+    for _ in range(slots * users):
+        dummies = added(dummies, float(fill) * alone, float(fill) * alone, float(fill) * both)
+    before = added(dummies, 1 - 1 / cells, 0.0, 1 / cells)
+    after = added(dummies, 0.0, 1 - 1 / cells, 1 / cells)
+    exact = sum(max(0.0, p - math.exp(epsilon) * after.get(y, 0.0)) for y, p in before.items())
+    spec = DummyHistogram(symbols=cells, slots=slots, fill=fill)
+    assert 0 < exact <= delta_bounds(spec, standard(users), epsilon).certified
+
+
+def added(
+    law: dict[tuple[int, int, int], float], *chances: float
+) -> dict[tuple[int, int, int], float]:
+    """The law of three counts after one more message, which may be in none of them."""
+    after: dict[tuple[int, int, int], float] = defaultdict(float)
+    for (a, b, c), mass in law.items():
+        after[a, b, c] += mass * max(0.0, 1 - sum(chances))
+        after[a + 1, b, c] += mass * chances[0]
+        after[a, b + 1, c] += mass * chances[1]
+        after[a, b, c + 1] += mass * chances[2]
+    return after
+
+
+def test_published_formulas_ask_for_more_dummies_than_are_needed() -> None:
+    errors = {
+        row.series: row.y
+        for row in quick("n17").rows
+        if row.x == 10_000 and row.y_name.startswith("standard error")
+    }
+    assert errors["node-histogram, 3 nodes"] < errors["dummy-histogram"]
+    assert 3 * errors["dummy-histogram"] < errors["Luo, Wang, Yi 2022"]
+    assert errors["Luo, Wang, Yi 2022"] == pytest.approx((32 * math.log(2e6)) ** 0.5)
+    assert errors["Luo, Wang, Yi 2022"] < errors["Balcer, Cheu 2020"] < errors["k-RR"]

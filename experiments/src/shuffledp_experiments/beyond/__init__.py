@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from shuffledp_experiments.beyond.dummies import N17
 from shuffledp_experiments.beyond.kept import N16
 from shuffledp_experiments.beyond.measured import N11, N13, N15
 from shuffledp_experiments.beyond.parties import N5, N10
@@ -30,4 +31,5 @@ ENTRIES: Final[tuple[Experiment, ...]] = (
     N14,
     N15,
     N16,
+    N17,
 )
