@@ -44,7 +44,7 @@ from shuffledp_ops.campaigns.state import (
     DateEntry,
 )
 from shuffledp_ops.keys.pki import create_deployment
-from shuffledp_privacy.analysis import Cost
+from shuffledp_privacy.analysis import Cost, calibrated
 
 NODES = ("node-1", "node-2")
 
@@ -75,6 +75,15 @@ def account(
     return PopulationAccount(
         "demo", limit, 1e-4, Adjacency.STANDARD, composition, Counter(spent or {})
     )
+
+
+def test_the_largest_local_epsilon_is_part_of_the_plan_and_of_its_cost() -> None:
+    nodes = ("node-1", "node-2")
+    assert question().plan(nodes, 1.0).epsilon_local is msgspec.UNSET
+    limited = question(mechanism="node-histogram", max_value=20, epsilon_local=6.0)
+    plan = limited.plan(nodes, 1.0)
+    assert plan.epsilon_local == 6.0
+    assert 5.9 < calibrated(plan).local_epsilon(1) <= 6.0
 
 
 # ------------------------------------------------------------------------------------------------
@@ -276,6 +285,8 @@ WRONG = {
     "or total_epsilon, of all of them": ("epsilon = 3.0", "epsilon = 3.0\ntotal_epsilon = 4.0"),
     "epsilon must be above 0 and at most 100, not nan": ("epsilon = 3.0", "epsilon = nan"),
     "not -1.0": ("epsilon = 3.0", "epsilon = -1.0"),
+    "epsilon_local must be above 0 and at most 30": ("epsilon = 3.0",
+        "epsilon = 3.0\nepsilon_local = 0.0"),
     "delta must be from 1e-12": ("delta = 1e-3", "delta = 1.0"),
     "min_reports must be from 1 to max_reports": ("min_reports = 5", "min_reports = 6"),
     "colluding must be from 0": ("min_reports = 5", "min_reports = 5\ncolluding = 5"),

@@ -141,6 +141,8 @@ def test_a_form_becomes_the_plan_of_the_command(deployment: Deployment) -> None:
     assert not plan.allow_corrupt
     assert plan_of({**FIELDS, "colluding": "7"}, deployment.roster).colluding == 7
     assert plan.question == 0
+    assert plan.epsilon_local is msgspec.UNSET
+    assert plan_of({**FIELDS, "epsilon_local": "6.5"}, deployment.roster).epsilon_local == 6.5
 
 
 def test_a_form_asks_for_the_number_of_the_question_and_carries_it_on(

@@ -14,6 +14,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import msgspec
+from msgspec import UNSET
 
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import ConfigError, ShuffleDPError
@@ -25,6 +26,7 @@ from shuffledp_core.runtime.files import size_of
 from shuffledp_core.runtime.keys import read_file
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.keys.names import check_name, check_names
+from shuffledp_privacy.calibration.target import MOST_LOCAL
 
 MOST_BYTES: Final = 2**18
 """Longest file of a campaign; those of people have a few hundred bytes."""
@@ -114,6 +116,8 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
 
     `colluding` is 5 % of `min_reports` by default.
 
+    `epsilon_local` is the largest ε_L, what a user keeps if every node is corrupt; by default any.
+
     `epsilon` is each round's; `total_epsilon` in its place that of all its rounds together at
     `delta`, from which each round's is found. `field` says what devices answer with, a column or a
     field, for people and pictures. `retries` are made of a date whose round failed, each after
@@ -131,6 +135,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
     delta: float = 1e-6
     adjacency: Adjacency = Adjacency.STANDARD
     max_distance: int | None = None
+    epsilon_local: float | None = None
     colluding: int | None = None
     population: str = "demo"
     question: int = 0
@@ -152,16 +157,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
             )
         if not 1 <= self.max_value < MAX_DOMAIN:
             raise ValueError(f"max_value must be from 1 to {MAX_DOMAIN - 1}, not {self.max_value}")
-        if (self.epsilon is None) == (self.total_epsilon is None):
-            raise ValueError(
-                f"question {self.name!r} needs either epsilon, of each round, or total_epsilon, "
-                "of all of them"
-            )
-        price = self.epsilon if self.epsilon is not None else self.total_epsilon
-        if price is None or not 0 < price <= 100:
-            raise ValueError(f"epsilon must be above 0 and at most 100, not {price}")
-        if not 1e-12 <= self.delta < 1:
-            raise ValueError(f"delta must be from 1e-12 to below 1, not {self.delta}")
+        self._check_guarantee()
         if not 0 <= self.question < 2**31:
             raise ValueError(
                 f"question must be a number from 0 to {2**31 - 1}, not {self.question}"
@@ -174,6 +170,23 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
             raise ValueError(f"field must have 1 to 200 characters, not {len(self.field)}")
         self._check_suite()
         self.plan(("node-1", "node-2"), 1.0)  # the rules of a plan on counts and times
+
+    def _check_guarantee(self) -> None:
+        if (self.epsilon is None) == (self.total_epsilon is None):
+            raise ValueError(
+                f"question {self.name!r} needs either epsilon, of each round, or total_epsilon, "
+                "of all of them"
+            )
+        price = self.epsilon if self.epsilon is not None else self.total_epsilon
+        if price is None or not 0 < price <= 100:
+            raise ValueError(f"epsilon must be above 0 and at most 100, not {price}")
+        if not 1e-12 <= self.delta < 1:
+            raise ValueError(f"delta must be from 1e-12 to below 1, not {self.delta}")
+        if self.epsilon_local is not None and not 0 < self.epsilon_local <= MOST_LOCAL:
+            raise ValueError(
+                f"epsilon_local must be above 0 and at most {MOST_LOCAL:g}, not "
+                f"{self.epsilon_local}"
+            )
 
     def _check_suite(self) -> None:
         try:
@@ -202,6 +215,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
             mix=self.mix,
             open_seconds=self.open_seconds,
             question=self.question,
+            epsilon_local=UNSET if self.epsilon_local is None else self.epsilon_local,
         )
 
 

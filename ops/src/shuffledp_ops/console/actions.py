@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import UNSET
+
 from shuffledp_core.documents.models import Roster, RoundPlan
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS
@@ -20,6 +22,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "max_value": "20",
     "epsilon": "1",
     "delta": "1e-6",
+    "epsilon_local": "",
     "min_reports": "",
     "max_reports": "",
     "colluding": "",
@@ -67,6 +70,9 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
             mix=Mix(mix),
             open_seconds=60 * _number(fields, "open_minutes"),
             question=_integer(fields, "question", 0),
+            epsilon_local=_number(fields, "epsilon_local")
+            if fields.get("epsilon_local", "").strip()
+            else UNSET,
         )
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import UNSET
+
 from shuffledp.pages import as_html
 from shuffledp_core.documents.models import Roster, RoundPlan
 from shuffledp_core.mechanisms import MECHANISMS, Answers
@@ -26,6 +28,12 @@ _FIELDS: Final = {
     "delta": (
         "δ",
         "Probability that the guarantee leaves out; far below 1 / number of people.",
+        "decimal",
+    ),
+    "epsilon_local": (
+        "Largest ε_L",
+        "What a person keeps if every node is corrupt; empty: any. Values then go through k-RR "
+        "first, which makes the answer less accurate.",
         "decimal",
     ),
     "min_reports": (
@@ -142,6 +150,9 @@ def confirm_open(
         "population": f"“{plan.population}”",
         "guarantee": f"ε = {plan.epsilon:g} at δ = {plan.delta:g}, while one node of "
         f"{', '.join(plan.route)} is honest{'' if crowd else '; no honest people needed'}",
+        "every node corrupt": "no limit of ε_L"
+        if plan.epsilon_local is UNSET
+        else f"ε_L = {plan.epsilon_local:g} at most",
         "reports": f"{plan.min_reports:,} to {plan.max_reports:,}, of which {plan.colluding:,} "
         f"may collude",
         "open for": f"{plan.open_seconds / 60:g} minutes",
