@@ -14,12 +14,14 @@ import pytest
 
 from shuffledp_adversary.attacks.exchange.attack import run_exchange
 from shuffledp_adversary.attacks.exchange.culprits import LAYERS, CulpritsObservation
+from shuffledp_adversary.attacks.exchange.dummies import WITHHOLD
 from shuffledp_adversary.attacks.exchange.framing import FRAME
 from shuffledp_adversary.attacks.exchange.mixproof import (
     SCENARIOS,
     observe_node,
     observe_respelled_claim,
 )
+from shuffledp_adversary.attacks.exchange.noise_rounds import SCENARIOS as DUMMIES
 from shuffledp_adversary.attacks.exchange.rounds import tamperable_system
 from shuffledp_core.errors import UsageError
 from shuffledp_core.vocabulary import Mix
@@ -47,6 +49,14 @@ def test_whoever_tampers_with_a_verified_round_is_named() -> None:
     [claim] = details["respelled_claims"]
     assert claim["refusal"].startswith("BadClaimError: user "), claim
     assert claim["reason"] is None, claim
+    tried = [(row["order"], row["position"]) for row in details["dummies"]]
+    assert tried == [(name, place) for name, places in DUMMIES.items() for place in places]
+    for row in details["dummies"]:
+        assert not row["published"], row
+        if row["order"] == WITHHOLD:
+            assert row["reason"].startswith("no answer from"), row
+        else:
+            assert f"node {row['position']}: " in row["reason"], row
     assert [(row["culprits"], row["layer"]) for row in details["users"]] == [
         (number, layer) for number in (1, 3) for layer in LAYERS
     ]

@@ -14,25 +14,26 @@ from rounds_for_tests import restart, within_a_minute
 from shuffledp import verify
 from shuffledp_adversary.attacks.exchange import dummies
 from shuffledp_adversary.attacks.exchange.node import Orders
+from shuffledp_adversary.attacks.exchange.noise_rounds import plan_for
 from shuffledp_adversary.attacks.exchange.rounds import (
     LARGEST,
     MALICIOUS,
     ROUTES,
+    USERS,
     charge_of,
     tamperable_system,
 )
-from shuffledp_core.documents.models import Certificate, Result, RoundPlan
+from shuffledp_core.documents.models import Certificate, Result
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.mixproof.history import History
 from shuffledp_core.runtime.keys import verify_from
-from shuffledp_core.vocabulary import Mix, Outcome
+from shuffledp_core.vocabulary import Outcome
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.running import OpenedRound, make_report, read_result, with_published
 from shuffledp_ops.rounds.saving import save_round
 from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.small_round import SmallRound, open_small
 
-USERS = 12
 NODES = 3
 PATIENT = True
 """A node is killed and started again within a round."""
@@ -75,22 +76,6 @@ def malicious(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MaliciousSys
 def _no_order_is_left(malicious: MaliciousSystem) -> Iterator[None]:
     yield
     malicious.orders.give(None)
-
-
-def plan_for(system: LocalSystem, position: int) -> RoundPlan:
-    return RoundPlan(
-        population=system.population,
-        mechanism="node-histogram",
-        size=LARGEST + 1,
-        epsilon=2.0,
-        delta=1e-3,
-        min_reports=USERS - 1,
-        max_reports=USERS,
-        route=ROUTES[position],
-        open_seconds=120.0,
-        mix=Mix.VERIFIED,
-        allow_corrupt=True,
-    )
 
 
 async def save(played: SmallRound, signed: Signed, folder: Path) -> History:

@@ -22,6 +22,12 @@ from shuffledp_adversary.attacks.exchange.culprits import (
 )
 from shuffledp_adversary.attacks.exchange.framing import FRAME
 from shuffledp_adversary.attacks.exchange.node import Orders
+from shuffledp_adversary.attacks.exchange.noise_rounds import SCENARIOS as DUMMY_SCENARIOS
+from shuffledp_adversary.attacks.exchange.noise_rounds import (
+    DummiesObservation,
+    findings_on_dummies,
+    observe_dummies,
+)
 from shuffledp_adversary.attacks.exchange.random_rounds import (
     GOOD,
     POSITIONS,
@@ -78,7 +84,8 @@ _LESSON: Final = (
     "named by the next party before anything of the victim is shown, also where it takes away the "
     "victim's crowd. A user whose message does not open is named, and the others get their "
     "answer. A node that accuses a message that does open, by a second spelling of the share that "
-    "opens it, is named itself, and no user is."
+    "opens it, is named itself, and no user is. A node that drops, exchanges or forges another "
+    "node's dummies is named as well; one that sends none ends the round before it is mixed."
 )
 
 
@@ -155,6 +162,7 @@ def run_mixproof(users: int, culprits: str, tamperings: int) -> AttackReport:
         "observations": [seen.to_dict() for seen in played.nodes],
         "users": [asdict(seen) for seen in played.cheated],
         "respelled_claims": [asdict(seen) for seen in played.claims],
+        "dummies": [asdict(seen) for seen in played.dummies],
         "random": tally(played.drawn),
         "broken": [asdict(seen) for seen in played.drawn if seen.outcome not in GOOD],
     }
@@ -162,6 +170,7 @@ def run_mixproof(users: int, culprits: str, tamperings: int) -> AttackReport:
         *_of_nodes(played.nodes),
         *_of_users(played.cheated),
         *_of_claims(played.claims),
+        *findings_on_dummies(played.dummies),
         *_of_random(played.drawn),
     )
     return AttackReport("exchange", _LESSON, findings, time.perf_counter() - began, details)
@@ -181,18 +190,21 @@ class _Observations:
     nodes: list[MixproofObservation] = field(default_factory=list)
     cheated: list[CulpritsObservation] = field(default_factory=list)
     claims: list[ClaimObservation] = field(default_factory=list)
+    dummies: list[DummiesObservation] = field(default_factory=list)
     drawn: list[RandomObservation] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.nodes) + len(self.cheated) + len(self.claims) + len(self.drawn)
+        others = len(self.claims) + len(self.dummies) + len(self.drawn)
+        return len(self.nodes) + len(self.cheated) + others
 
 
 async def _play(folder: Path, stages: Stages, sizes: VerifiedRunSizes) -> _Observations:
     scenarios = [
         (name, position) for name, positions in SCENARIOS.items() for position in positions
     ]
+    noise = [(name, place) for name, places in DUMMY_SCENARIOS.items() for place in places]
     crowds = [(layer, number) for number in sizes.culprits for layer in LAYERS]
-    total = len(scenarios) + len(crowds) + 1 + sizes.tamperings * (len(POSITIONS) + 1)
+    total = len(scenarios) + len(crowds) + 1 + len(noise) + sizes.tamperings * (len(POSITIONS) + 1)
     system, orders = tamperable_system(folder)
     played = _Observations()
     try:
@@ -205,6 +217,9 @@ async def _play(folder: Path, stages: Stages, sizes: VerifiedRunSizes) -> _Obser
             stages.update("rounds", len(played), total)
         played.claims.append(await observe_respelled_claim(system))
         stages.update("rounds", len(played), total)
+        for name, place in noise:
+            played.dummies.append(await observe_dummies(system, orders, name, place))
+            stages.update("rounds", len(played), total)
         for number in range(sizes.tamperings):
             for position in POSITIONS:
                 played.drawn.append(await tampered_by_node(system, orders, position, str(number)))
