@@ -277,15 +277,15 @@ def test_dummies_of_hashed_symbols_hide_at_least_as_much_as_those_of_as_many_cel
     alone, both = (cells - 1) / cells**2, 1 / cells**2
     dummies: dict[tuple[int, int, int], float] = {(0, 0, 0): 1.0}
     for _ in range(slots * users):
-        dummies = added(dummies, float(fill) * alone, float(fill) * alone, float(fill) * both)
-    before = added(dummies, 1 - 1 / cells, 0.0, 1 / cells)
-    after = added(dummies, 0.0, 1 - 1 / cells, 1 / cells)
+        dummies = add_message(dummies, float(fill) * alone, float(fill) * alone, float(fill) * both)
+    before = add_message(dummies, 1 - 1 / cells, 0.0, 1 / cells)
+    after = add_message(dummies, 0.0, 1 - 1 / cells, 1 / cells)
     exact = sum(max(0.0, p - math.exp(epsilon) * after.get(y, 0.0)) for y, p in before.items())
     spec = DummyHistogram(symbols=cells, slots=slots, fill=fill)
     assert 0 < exact <= delta_bounds(spec, standard(users), epsilon).certified
 
 
-def added(
+def add_message(
     law: dict[tuple[int, int, int], float], *chances: float
 ) -> dict[tuple[int, int, int], float]:
     """The law of three counts after one more message, which may be in none of them."""

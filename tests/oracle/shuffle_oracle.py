@@ -224,12 +224,12 @@ def answered_node_pairs(
         dummies: of the node, all together.
         blanket: chance that a report is uniform.
     """
-    one = np.exp(-_exact(rate) * np.abs(np.arange(2 * mean + 1) - mean).astype(np.longdouble))
+    noise = np.exp(-_exact(rate) * np.abs(np.arange(2 * mean + 1) - mean).astype(np.longdouble))
     law = np.ones(1, dtype=np.longdouble)
     drawn = np.zeros(1, dtype=np.int64)
     for _ in range(symbols):
-        law = np.multiply.outer(law, one)
-        drawn = np.add.outer(drawn, np.arange(one.size))
+        law = np.multiply.outer(law, noise)
+        drawn = np.add.outer(drawn, np.arange(noise.size))
     law = np.where(drawn <= dummies, law, 0)[0]
     law /= law.sum()
     views = []
@@ -391,8 +391,8 @@ def answered_dummy_pairs(
     of all further symbols together, which tell the same, and of empty slots; only the counts of the
     first two where that is too much. Nothing if even they are."""
     answers = [(*row, Fraction(0)) for row in krr_rows(symbols, blanket)]
-    one = fill / symbols
-    slot = [one] * min(symbols, 3) + [one * (symbols - 3)] * (symbols > 3) + [1 - fill]
+    single = fill / symbols
+    slot = [single] * min(symbols, 3) + [single * (symbols - 3)] * (symbols > 3) + [1 - fill]
     size = honest * (slots + 1) + 1
     if size ** (len(slot) - 1) > MOST_CELLS:
         answers = [(*row[:2], sum(row[2:], Fraction(0))) for row in answers]
@@ -403,10 +403,10 @@ def answered_dummy_pairs(
     for _ in range(honest * slots):
         rest = _with_user(rest, tuple(slot))
     pairs = []
-    for held in answers:
+    for others in answers:
         law = rest
         for _ in range(honest - 1):
-            law = _with_user(law, held)
+            law = _with_user(law, others)
         before, after = (_with_user(law, answer).ravel() for answer in answers[:2])
         pairs.append(Pair(before, after))
     return pairs

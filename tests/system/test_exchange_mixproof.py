@@ -50,7 +50,9 @@ def test_whoever_tampers_with_a_verified_round_is_named() -> None:
     assert claim["refusal"].startswith("BadClaimError: user "), claim
     assert claim["reason"] is None, claim
     tried = [(row["order"], row["position"]) for row in details["dummies"]]
-    assert tried == [(name, place) for name, places in DUMMIES.items() for place in places]
+    assert tried == [
+        (name, position) for name, positions in DUMMIES.items() for position in positions
+    ]
     for row in details["dummies"]:
         assert not row["published"], row
         if row["order"] == WITHHOLD:

@@ -137,9 +137,9 @@ class OneReport:
 
         share = float(1 - self.blanket)
         other = float(self.blanket / self.symbols)
-        own = share * (change.old - math.exp(epsilon) * change.new)
+        gain = share * (change.old - math.exp(epsilon) * change.new)
         beside = math.expm1(epsilon) * other * (change.old + change.new + sums)
-        return np.asarray(np.maximum(own - beside, 0.0))
+        return np.asarray(np.maximum(gain - beside, 0.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

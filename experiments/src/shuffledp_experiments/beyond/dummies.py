@@ -69,7 +69,7 @@ def _balcer(users: int, symbols: int, epsilon: float) -> _Cost:
     return _Cost(error, 1 + symbols * (1 - empty / users))
 
 
-def hashed(users: int, epsilon: float) -> _Cost:
+def cost_of_hashing(users: int, epsilon: float) -> _Cost:
     """The second protocol of Luo, Wang and Yi 2022, with dummies as certified, for any k.
 
     Each message has a hash function of its own, drawn by its sender, and a cell of it. As many
@@ -122,7 +122,7 @@ _PLANS: Final[dict[str, tuple[Kind, Callable[[int, int, float], _Cost]]]] = {
     "Balcer, Cheu 2020": (Kind.PRINTED, _balcer),
     "Luo, Wang, Yi 2022": (Kind.PRINTED, _luo),
     _CERTIFIED: (Kind.CERTIFIED, _among_dummies),
-    _HASHED: (Kind.CERTIFIED, lambda users, _, epsilon: hashed(users, epsilon)),
+    _HASHED: (Kind.CERTIFIED, lambda users, _, epsilon: cost_of_hashing(users, epsilon)),
     _BY_NODES: (Kind.CERTIFIED, _nodes),
     _CENTRAL: (
         Kind.EXACT,

@@ -202,7 +202,7 @@ async def _play(folder: Path, stages: Stages, sizes: VerifiedRunSizes) -> _Obser
     scenarios = [
         (name, position) for name, positions in SCENARIOS.items() for position in positions
     ]
-    noise = [(name, place) for name, places in DUMMY_SCENARIOS.items() for place in places]
+    noise = [(name, position) for name, tried in DUMMY_SCENARIOS.items() for position in tried]
     crowds = [(layer, number) for number in sizes.culprits for layer in LAYERS]
     total = len(scenarios) + len(crowds) + 1 + len(noise) + sizes.tamperings * (len(POSITIONS) + 1)
     system, orders = tamperable_system(folder)
@@ -217,8 +217,8 @@ async def _play(folder: Path, stages: Stages, sizes: VerifiedRunSizes) -> _Obser
             stages.update("rounds", len(played), total)
         played.claims.append(await observe_respelled_claim(system))
         stages.update("rounds", len(played), total)
-        for name, place in noise:
-            played.dummies.append(await observe_dummies(system, orders, name, place))
+        for name, position in noise:
+            played.dummies.append(await observe_dummies(system, orders, name, position))
             stages.update("rounds", len(played), total)
         for number in range(sizes.tamperings):
             for position in POSITIONS:
