@@ -17,6 +17,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.sampling.randomness import system_random
+from shuffledp_shuffler.batch import Batch
 from shuffledp_shuffler.duplicates import find_repeated
 from shuffledp_shuffler.mixing import mix
 from shuffledp_shuffler.peel_worker import Layer
@@ -47,18 +48,12 @@ async def peel_ratio() -> float:
         source = Path(folder) / "in"
         source.write_bytes(packed)
         ratios = []
-        await mix(layer, 4000, source, Path(folder) / "warm", pool, system_random, lambda _: None)
+        warm = Batch(layer, 4000, source, Path(folder) / "warm")
+        await mix(warm, pool, system_random, lambda _: None)
         for trial in range(5):
             began = time.perf_counter()
-            await mix(
-                layer,
-                MESSAGES,
-                source,
-                Path(folder) / f"out{trial}",
-                pool,
-                system_random,
-                lambda _: None,
-            )
+            batch = Batch(layer, MESSAGES, source, Path(folder) / f"out{trial}")
+            await mix(batch, pool, system_random, lambda _: None)
             peeled = MESSAGES / (time.perf_counter() - began)
             limit = rate(bare, bare_x25519, MESSAGES // (2 * (os.cpu_count() or 1)))
             ratios.append(peeled / limit)

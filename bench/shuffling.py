@@ -17,6 +17,7 @@ import numpy as np
 
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.sampling.randomness import system_random
+from shuffledp_shuffler.batch import Batch
 from shuffledp_shuffler.layout import MEMORY_BYTES
 from shuffledp_shuffler.mixing import mix
 from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
@@ -63,19 +64,8 @@ def _once(source: Path, memory: int) -> None:
     count = source.stat().st_size // LAYER.unit_bytes
     before = _peak()
     began = time.process_time()
-    target = source.with_name("out")
-    asyncio.run(
-        mix(
-            LAYER,
-            count,
-            source,
-            target,
-            OpenOnions(1),
-            system_random,
-            lambda _: None,
-            memory=memory,
-        )
-    )
+    batch = Batch(LAYER, count, source, source.with_name("out"))
+    asyncio.run(mix(batch, OpenOnions(1), system_random, lambda _: None, memory=memory))
     print(time.process_time() - began, before, _peak())
 
 

@@ -27,6 +27,7 @@ from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_core.vocabulary import Mix
 from shuffledp_proto.v1 import node_pb2
+from shuffledp_shuffler.batch import Batch
 from shuffledp_shuffler.dummies import make_dummies
 from shuffledp_shuffler.mixing import mix
 from shuffledp_shuffler.peel_worker import Layer, LayersBehind, PeeledChunk
@@ -118,16 +119,12 @@ async def test_every_dummy_goes_out_once_among_the_records(tmp_path: Path, memor
     (tmp_path / "dummies").write_bytes(b"".join(dummies))
     dropped: list[int] = []
     mixed = await mix(
-        layer,
-        3001,
-        tmp_path / "in",
-        tmp_path / "out",
+        Batch(layer, 3001, tmp_path / "in", tmp_path / "out", tmp_path / "dummies"),
         OpenOnions(1),
         os.urandom,
         lambda _done: None,
         allowed=dropped.append,
         memory=memory,
-        dummies=tmp_path / "dummies",
     )
     data = (tmp_path / "out").read_bytes()
     sent = [data[start : start + width] for start in range(0, len(data), width)]

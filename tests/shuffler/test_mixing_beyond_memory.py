@@ -21,6 +21,7 @@ from shuffledp_core.errors import BadBatchError, NodeFault
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_shuffler.batch import Batch
 from shuffledp_shuffler.mixing import MixResult, mix
 from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
 from shuffledp_shuffler.peeling import PeelPool
@@ -95,10 +96,12 @@ class Run:
             self.permutation = permutation
 
         return await mix(
-            self.layer,
-            len(packed) // self.layer.unit_bytes,
-            self.folder / "in",
-            self.folder / "out",
+            Batch(
+                self.layer,
+                len(packed) // self.layer.unit_bytes,
+                self.folder / "in",
+                self.folder / "out",
+            ),
             self.pool,
             os.urandom,
             self.during,
@@ -298,10 +301,7 @@ async def test_memory_does_not_grow_with_the_batch(tmp_path: Path) -> None:
         del units
         tracemalloc.start()
         await mix(
-            layer,
-            count,
-            source,
-            tmp_path / "out",
+            Batch(layer, count, source, tmp_path / "out"),
             OpenOnions(1),
             os.urandom,
             lambda _: None,

@@ -5,8 +5,10 @@ Kept apart from `cli`, which every worker imports.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Final
 
 import grpc
 import structlog
@@ -39,6 +41,10 @@ NodeOf = Callable[[NodeServices], MixNode]
 """A function that makes a node of its parts; with an experiment's own, the node declares itself
 corrupt.
 """
+
+
+SWEEP_SECONDS: Final = 60.0
+"""Interval of the search for abandoned rounds."""
 
 
 def build(
@@ -100,6 +106,16 @@ def _is_corrupt(node_of: NodeOf, corrupt: Path | None) -> bool:
     return corrupt is not None or node_of is not MixNode
 
 
+async def abandon_rounds_forever(node: MixNode, patience: float) -> None:
+    """Abandon rounds that made no progress for `patience` seconds after their closing time.
+
+    Runs until cancelled.
+    """
+    while True:
+        await node.abandon_overdue_rounds(round(1000 * patience))
+        await asyncio.sleep(SWEEP_SECONDS)
+
+
 async def run(
     config: NodeConfig, *, node_of: NodeOf = MixNode, corrupt: Path | None = None
 ) -> None:
@@ -112,7 +128,9 @@ async def run(
         )
     if node_of is not MixNode:
         structlog.get_logger().warning("CORRUPT NODE: it runs foreign code, for an experiment")
-    background: list[Callable[[], Awaitable[None]]] = [lambda: node.sweep(config.abandoned_seconds)]
+    background: list[Callable[[], Awaitable[None]]] = [
+        lambda: abandon_rounds_forever(node, config.abandoned_seconds)
+    ]
     if config.broker is not None:
         deployment = load_roster(config.roster, config.root_key).deployment
         status = CORRUPT if _is_corrupt(node_of, corrupt) else ONLINE

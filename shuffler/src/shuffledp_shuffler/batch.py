@@ -22,9 +22,14 @@ _STRETCH_BITS: Final = 18
 
 @dataclass(frozen=True)
 class Batch:
-    """What is mixed: `units` packed units of `source` into `target`.
+    """The files of one mix, and the layer of encryption to remove.
 
-    `added` holds the packed records that this node adds; None where it adds none.
+    Attributes:
+        layer: the layer.
+        units: envelopes (position 1) or records.
+        source: packed units, at least `units` of them.
+        target: file for the packed records.
+        added: packed records, as they go out, that this node adds; None where it adds none.
     """
 
     layer: Layer

@@ -30,7 +30,7 @@ from shuffledp_shuffler.bucket_shuffle import WORKING, BucketShuffle
 from shuffledp_shuffler.duplicates import DuplicateIndex, tagger
 from shuffledp_shuffler.layout import MEMORY_BYTES, layout
 from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE, WRITE
-from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
+from shuffledp_shuffler.peel_worker import PeeledChunk
 from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.permutation import Records, permuted_pieces
 from shuffledp_shuffler.trace import PoolTrace
@@ -61,10 +61,7 @@ class MixResult:
 
 
 async def mix(
-    layer: Layer,
-    units: int,
-    source: Path,
-    target: Path,
+    batch: Batch,
     pool: PeelPool,
     random: RandomBytes,
     progress: Callable[[int], None],
@@ -72,10 +69,8 @@ async def mix(
     recorder: Recorder | None = None,
     allowed: DropCheck = lambda _: None,
     memory: int = MEMORY_BYTES,
-    dummies: Path | None = None,
 ) -> MixResult:
-    """Peels and permutes `units` packed units of `source` into `target`, which ends up whole or
-    absent.
+    """Peel and permute a batch into its target file, which ends up complete or absent.
 
     1. Of an onion that stands several times in the incoming batch one is kept (positions 2..L;
        envelopes are unique in the spool).
@@ -88,10 +83,7 @@ async def mix(
     5. Bucket after bucket is permuted uniformly and written.
 
     Args:
-        layer: the layer to remove.
-        units: envelopes (position 1) or records.
-        source: packed units, at least `units` of them.
-        target: file for the packed records; files of buckets are next to it while this runs.
+        batch: the files; those of buckets are next to the target while this runs.
         pool: worker processes.
         random: the operating system's randomness.
         progress: called with the number of records peeled so far.
@@ -100,27 +92,27 @@ async def mix(
         allowed: step 4; called before anything is written to the target.
         memory: bytes that this takes at most in this process, beside some megabytes; a recorder
             takes 24 a record more.
-        dummies: packed records, as they go out, that this node adds; None where it adds none.
 
     Raises:
         NodeFault: lost data, a lost worker, a disk that refuses what is spilled, or too little
             `memory` for so large a batch. Whatever `allowed` raises.
     """
     # More bytes are no fault: a crash of the spool leaves some behind the envelopes that count.
-    if await in_thread(_size, source) < units * layer.unit_bytes:
-        raise NodeFault(f"{source.name} of round {layer.round_id} lost data on this node's disk")
+    if await in_thread(_size, batch.source) < batch.units * batch.layer.unit_bytes:
+        raise NodeFault(
+            f"{batch.source.name} of round {batch.layer.round_id} lost data on this node's disk"
+        )
     trace = None if recorder is None else PoolTrace()
     stack = ExitStack()
     try:
-        batch = Batch(layer, units, source, target, dummies)
         work = _Mixing(batch, random, memory, trace, stack)
         # Before peeling: equal onions peel to equal records and cost a decryption each.
-        if layer.position > 1:
+        if batch.layer.position > 1:
             await in_thread(work.drop_repeated_units)  # 1
         await work.peel(pool, progress)  # 2
         # After peeling here: equal onions come inside different envelopes, which only this node
         # opens.
-        if layer.position == 1:
+        if batch.layer.position == 1:
             await in_thread(work.drop_repeated_records)  # 3
         await in_thread(work.add_dummies)
         mixed = await in_thread(work.write, allowed)  # 4, 5

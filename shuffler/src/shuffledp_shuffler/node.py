@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from typing import Final
 
 import structlog
 
@@ -31,9 +30,6 @@ from shuffledp_shuffler.opening import prepare_round, set_manifest
 from shuffledp_shuffler.peeling import WorkersLost
 from shuffledp_shuffler.recovery import record_use, recover_rounds
 from shuffledp_shuffler.registry import NodeServices, RoundRegistry
-
-SWEEP_SECONDS: Final = 60.0
-"""Interval of the search for abandoned rounds."""
 
 
 class MixNode:
@@ -214,20 +210,13 @@ class MixNode:
         """Yields the status of a round now and at every change, until it ends."""
         return self._rounds.get(round_id).watch()
 
-    async def sweep(self, patience: float) -> None:
-        """Runs until cancelled; abandons rounds that made no progress for `patience` seconds after
-        their closing time.
-        """
-        while True:
-            await record_use(self._services)
-            await self.abandon_overdue_rounds(round(1000 * patience))
-            await asyncio.sleep(SWEEP_SECONDS)
-
     async def abandon_overdue_rounds(self, patience: int) -> None:
         """Fails every waiting round that ended `patience` milliseconds ago, and erases its keys.
 
-        Also erases those of verified rounds about which no party can inquire any more.
+        Also erases those of verified rounds about which no party can inquire any more, and records
+        that the state folder is in use.
         """
+        await record_use(self._services)
         for live in self.rounds():
             await abandon_overdue_round(self._services, live, patience)
 

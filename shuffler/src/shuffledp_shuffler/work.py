@@ -22,6 +22,7 @@ from shuffledp_core.runtime.files import is_disk_full
 from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.sampling.randomness import system_random
+from shuffledp_shuffler.batch import Batch
 from shuffledp_shuffler.checks import check_dropped
 from shuffledp_shuffler.cluster.engine import RayEngine
 from shuffledp_shuffler.corruption import Corruption
@@ -159,8 +160,7 @@ class RoundPipeline:
                 dummies = await self._dummies(live, lambda done: live.progress(done, added + total))
                 return await self._mix_once(
                     live,
-                    (layer, units, source, folder.outgoing),
-                    dummies,
+                    Batch(layer, units, source, folder.outgoing, dummies),
                     lambda done: live.progress(added + done, added + total),
                     lambda dropped: check_dropped(before + dropped, record.accepted, terms),
                 )
@@ -177,22 +177,21 @@ class RoundPipeline:
     async def _mix_once(
         self,
         live: LiveRound,
-        what: tuple[Layer, int, Path, Path],
-        dummies: Path | None,
+        batch: Batch,
         progress: Callable[[int], None],
         allowed: DropCheck,
     ) -> MixResult:
         measured = self.metrics.record_stage
         # The cluster's actors get sealed units alone; a node adds its dummies itself.
-        if self.cluster is not None and dummies is None:
-            return await self.cluster.mix(*what, system_random, progress, measured, allowed)
+        if self.cluster is not None and batch.added is None:
+            return await self.cluster.mix(batch, system_random, progress, measured, allowed)
         recorder = (
             None
             if self.corruption is None
-            else self.corruption.recorder(live.record, what[0], live.folder)
+            else self.corruption.recorder(live.record, batch.layer, live.folder)
         )
         return await mix(
-            *what,
+            batch,
             self.pool,
             system_random,
             progress,
@@ -200,7 +199,6 @@ class RoundPipeline:
             recorder,
             allowed,
             self.memory,
-            dummies,
         )
 
     async def _dummies(self, live: LiveRound, progress: Callable[[int], None]) -> Path | None:

@@ -27,6 +27,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import peel, seal_records
 from shuffledp_core.sampling.randomisers import randomise
 from shuffledp_core.sampling.randomness import RandomIntegers
+from shuffledp_shuffler.batch import Batch
 from shuffledp_shuffler.dummies import make_dummies
 from shuffledp_shuffler.mixing import mix
 from shuffledp_shuffler.peel_worker import Layer, LayersBehind
@@ -150,16 +151,9 @@ async def _play_round(node: HonestNode, value: int, folder: Path, pool: PeelPool
         layers = LayersBehind(geometry, round_id, HONEST_POSITION, keys)
         await make_dummies(dummies, node.law, layers, pool)
     layer = Layer(geometry, round_id, HONEST_POSITION, route[HONEST_POSITION - 1][0])
-    await mix(
-        layer,
-        len(plain),
-        source,
-        target,
-        pool,
-        os.urandom,
-        lambda _done: None,
-        dummies=None if node.law is None else dummies,
-    )
+    added = None if node.law is None else dummies
+    batch = Batch(layer, len(plain), source, target, added)
+    await mix(batch, pool, os.urandom, lambda _done: None)
     packed = target.read_bytes()
     dummies.unlink(missing_ok=True)
     for position in range(HONEST_POSITION + 1, HOPS + 1):
