@@ -32,7 +32,7 @@ def test_every_command_of_every_package_is_on_the_page_with_its_options() -> Non
         assert [name for name in names if f"`shuffledp {name}`" not in page] == []
     demo = page.split("### `shuffledp demo`")[1].split("###")[0]
     assert re.search(
-        r"^\* `--users .*`: Simulated users. \[default: 2000", demo, flags=re.MULTILINE
+        r"^\* `--users .*`: Number of simulated users. \[default: 2000", demo, flags=re.MULTILINE
     )
 
 

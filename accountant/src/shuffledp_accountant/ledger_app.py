@@ -28,13 +28,13 @@ from shuffledp_core.transparency.entries import log_key_of
 app = typer.Typer(
     pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
 )
-ledger_app = typer.Typer(help="Care of the accountant's ledger.", no_args_is_help=True)
+ledger_app = typer.Typer(help="Maintain the accountant's ledger.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
 
 
 @ledger_app.callback()
 def _group() -> None:
-    """Care of the accountant's ledger."""
+    """Maintain the accountant's ledger."""
 
 
 @app.command("audit-log")
@@ -51,7 +51,7 @@ def audit_log_command(
         ),
     ] = None,
 ) -> None:
-    """Replay the public log of a ledger: every charge, what they add up to, and no round twice."""
+    """Audit a ledger's public log: every charge, the totals, and that no round is charged twice."""
     parties = read_roster(roster, root_key)
     key = log_key_of(parties)
     log = read_log(log_source(address), key)

@@ -52,12 +52,15 @@ def round_(
     ],
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
     adjacency: Annotated[
-        Adjacency, typer.Option(help="Definition of neighbouring values.")
+        Adjacency,
+        typer.Option(
+            help="Neighbouring inputs: standard (any change of a value) or metric (ε per unit)."
+        ),
     ] = Adjacency.STANDARD,
     max_distance: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Largest change of a value that the guarantee covers; default: any."
+            min=1, help="Largest change of a value that the guarantee covers; default: any change."
         ),
     ] = None,
     colluding: Annotated[

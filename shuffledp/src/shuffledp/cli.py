@@ -125,7 +125,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """An end-to-end system for the shuffle model of differential privacy."""
+    """Collect statistics from user devices with differential privacy in the shuffle model."""
 
 
 def _add_missing() -> None:

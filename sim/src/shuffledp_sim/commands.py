@@ -31,19 +31,22 @@ app.add_typer(deploy_app, name="deploy")
 @app.command()
 def demo(
     *,
-    users: Annotated[int, typer.Option(min=2, help="Simulated users.")] = 2000,
+    users: Annotated[int, typer.Option(min=2, help="Number of simulated users.")] = 2000,
     mechanism: Mechanism = "node-histogram",
     epsilon: Annotated[
         float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")
     ] = 1.0,
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
     adjacency: Annotated[
-        Adjacency, typer.Option(help="Definition of neighbouring values.")
+        Adjacency,
+        typer.Option(
+            help="Neighbouring inputs: standard (any change of a value) or metric (ε per unit)."
+        ),
     ] = Adjacency.STANDARD,
     max_distance: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Largest change of a value that the guarantee covers; default: any."
+            min=1, help="Largest change of a value that the guarantee covers; default: any change."
         ),
     ] = None,
     epsilon_local: EpsilonLocal = None,
@@ -60,7 +63,9 @@ def demo(
             help="Column to use: non-negative integers, or category names for a histogram."
         ),
     ] = None,
-    max_value: Annotated[int, typer.Option(min=1, help="Values above are capped.")] = 20,
+    max_value: Annotated[
+        int, typer.Option(min=1, help="Largest value; larger ones are capped.")
+    ] = 20,
     out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path(
         "out"
     ),
@@ -111,7 +116,7 @@ def fleet(
             help="Broker with the announcements, as host:port; default: poll the analyst."
         ),
     ] = None,
-    users: Annotated[int, typer.Option(min=1, help="Simulated users.")] = 1000,
+    users: Annotated[int, typer.Option(min=1, help="Number of simulated users.")] = 1000,
     population: Annotated[str, typer.Option(help="Population that they belong to.")] = "demo",
     data: Annotated[
         Path | None,
@@ -123,7 +128,8 @@ def fleet(
     max_value: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Values above are capped. Every round also caps values to its domain."
+            min=1,
+            help="Largest value; larger ones are capped, as are values outside a round's domain.",
         ),
     ] = None,
     offset: Annotated[

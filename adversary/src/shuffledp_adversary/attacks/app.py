@@ -66,7 +66,9 @@ class InstalledAttacks(NamedCommands):
 
 
 attack_app = typer.Typer(
-    cls=InstalledAttacks, help="Real attacks, each measured against a claim.", no_args_is_help=True
+    cls=InstalledAttacks,
+    help="Run real attacks and measure each against a claim.",
+    no_args_is_help=True,
 )
 
 

@@ -43,7 +43,7 @@ def whole_number(words: str) -> Any:
     return Annotated[int, typer.Option(parser=parse_integer, metavar="INTEGER", help=words)]
 
 
-USERS: Final = whole_number("Simulated users.")
+USERS: Final = whole_number("Number of simulated users.")
 TRIALS: Final = whole_number("Trials with each of two neighbouring datasets.")
 CONFIDENCE: Final = Annotated[
     float,

@@ -317,10 +317,10 @@ def _share(right: NDArray[np.bool_], confidence: float) -> tuple[Any, ...]:
 
 ATTACK: Final = Attack(
     name="average",
-    summary="Ask the same question every day and average the answers away.",
+    summary="Ask the same question every day and average out the noise.",
     run=run_average,
     options={
-        "days": whole_number("How often the question is put."),
+        "days": whole_number("Number of days on which the question is asked."),
         "users": USERS,
         "trials": TRIALS,
         "confidence": CONFIDENCE,

@@ -231,7 +231,7 @@ def _curve(everybody: _Plan, careful: _Plan, left: dict[int, EpsilonBound]) -> l
 
 ATTACK: Final = Attack(
     name="dropout",
-    summary="Users leave after the plan: the noise that is missing was privacy.",
+    summary="Drop users after the plan: the guarantee weakens without their noise.",
     run=run_dropout,
     options={"users": USERS, "trials": TRIALS, "confidence": CONFIDENCE},
     chart=dropout_chart,

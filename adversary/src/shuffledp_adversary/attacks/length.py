@@ -186,7 +186,7 @@ def _distinct(suite: str, lengths: NDArray[np.int64]) -> Finding:
 
 ATTACK: Final = Attack(
     name="length",
-    summary="Read the value off the length of what is sent.",
+    summary="Infer a value from the length of its encrypted message.",
     run=run_length,
     options={"trials": TRIALS, "confidence": CONFIDENCE},
 )

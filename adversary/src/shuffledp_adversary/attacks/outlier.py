@@ -185,11 +185,11 @@ def _below(spec: GeoShuffle, points: NDArray[np.float64]) -> NDArray[np.float64]
 
 ATTACK: Final = Attack(
     name="outlier",
-    summary="Shuffle numbers instead of bits: far values stay visible.",
+    summary="Find outliers when whole numbers are shuffled instead of bits.",
     run=run_outlier,
     options={
         "users": USERS,
-        "max_value": whole_number("k, the far value."),
+        "max_value": whole_number("Largest value k, which the outlier holds."),
         "trials": TRIALS,
         "confidence": CONFIDENCE,
     },

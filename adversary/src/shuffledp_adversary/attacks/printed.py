@@ -399,7 +399,7 @@ def _run_options(
 
 ATTACK: Final = Attack(
     name="printed",
-    summary="The published parameters, against the guarantee printed beside them.",
+    summary="Test published parameters against the guarantee printed with them.",
     run=_run_options,
     options={
         "trials": Annotated[

@@ -383,7 +383,7 @@ def _count(
 
 ATTACK: Final = Attack(
     name="spoil",
-    summary="A lost message, a lying user, no honest node: what a sum of pieces does not bear.",
+    summary="Spoil a sum of pieces by one lost message, a lying user, or no honest node.",
     run=run_spoil,
     options={
         "users": whole_number("Simulated users of the round without an honest node."),

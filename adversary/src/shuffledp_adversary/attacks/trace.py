@@ -321,11 +321,13 @@ ATTACK: Final = Attack(
     summary="Join the logs of corrupt nodes and guess every user's value.",
     run=_run_options,
     options={
-        "users": Annotated[int, typer.Option(min=2, help="Simulated users.")],
+        "users": Annotated[int, typer.Option(min=2, help="Number of simulated users.")],
         "mechanism": MechanismOption,
         "epsilon": Annotated[float, typer.Option(help="Target ε of the round, in nats.")],
         "delta": Annotated[float, typer.Option(help="Target δ.")],
-        "max_value": Annotated[int, typer.Option(min=1, help="Values above are capped.")],
+        "max_value": Annotated[
+            int, typer.Option(min=1, help="Largest value; larger ones are capped.")
+        ],
         "nodes": Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes.")],
         "corrupt": Annotated[
             str | None,

@@ -71,9 +71,8 @@ Trials = Annotated[
     typer.Option(
         parser=parse_integer,
         metavar="INTEGER",
-        help=f"Rounds on each of the two datasets; default: {TRIALS:,}, fewer of many symbols, "
-        f"one by one "
-        f"{TRIALS // SLOWER:,}, through the mixnet {MIXNET_TRIALS}.",
+        help=f"Rounds on each of the two datasets; default: {TRIALS:,} (fewer for many symbols), "
+        f"{TRIALS // SLOWER:,} with --one-by-one, {MIXNET_TRIALS} with --through-mixnet.",
     ),
 ]
 Confidence = Annotated[
@@ -175,14 +174,12 @@ def _default(option: Parameter) -> Any:
 
 
 _OTHERS: Final = {
-    Answers.HISTOGRAM: "all others hold a third symbol",
-    Answers.SUM: "all others hold 0",
+    Answers.HISTOGRAM: "All other users hold a third symbol.",
+    Answers.SUM: "All other users hold 0.",
 }
 
 for _kind, _spec in MECHANISMS.items():
-    audit_app.command(_kind, help=f"{_spec.summary.removesuffix('.')}: {_OTHERS[_spec.answers]}.")(
-        _audit(_kind, _spec)
-    )
+    audit_app.command(_kind, help=f"{_spec.summary} {_OTHERS[_spec.answers]}")(_audit(_kind, _spec))
 
 
 def _run_audit(question: Plan, look: Look, distance: int | None = None) -> None:

@@ -64,9 +64,9 @@ class DummyHistogram(
         "True values among dummies of all users, shuffled: a histogram nearly as exact as a "
         "trusted party's."
     )
-    slots: Annotated[int, "s, messages of a user that may be dummies."]
-    fill: Annotated[Fraction, "f, the chance that a slot is a dummy and not empty."]
-    blanket: Annotated[Fraction, "γ, the chance that a uniform value is sent instead."] = OPEN
+    slots: Annotated[int, "s, messages of each user that may be dummies."]
+    fill: Annotated[Fraction, "f, probability that a slot holds a dummy instead of being empty."]
+    blanket: Annotated[Fraction, "γ, probability that a uniform value is sent instead."] = OPEN
 
     def __post_init__(self) -> None:
         check_whole("symbols", self.symbols, 2, MAX_DOMAIN - 1)

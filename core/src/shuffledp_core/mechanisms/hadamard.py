@@ -49,7 +49,7 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
     summary: ClassVar[str] = (
         "Hadamard response, shuffled: a histogram over many symbols from one message per user."
     )
-    blanket: Annotated[Fraction, "γ, the chance that the index does not depend on the value."]
+    blanket: Annotated[Fraction, "γ, probability that the index does not depend on the value."]
 
     def __post_init__(self) -> None:
         check_whole("symbols", self.symbols, 2, MOST_SYMBOLS)

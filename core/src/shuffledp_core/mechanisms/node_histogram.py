@@ -58,14 +58,14 @@ class NodeHistogram(
 
     kind: ClassVar[str] = "node-histogram"
     summary: ClassVar[str] = (
-        "Values in the open among dummies of every mix node, shuffled: a histogram that is private "
-        "while one node is honest, without honest users."
+        "True values among dummies of every mix node, shuffled: a histogram that needs "
+        "one honest node but no honest users."
     )
     needs_crowd: ClassVar[bool] = False
     noise_epsilon: Annotated[Fraction, "ε of a node's noise in one count, in nats per user."]
     mean: Annotated[int, "μ, mean number of a node's dummies of each symbol."]
     dummies: Annotated[int, "T, messages that each node adds."]
-    blanket: Annotated[Fraction, "γ, the chance that a uniform value is sent instead."] = OPEN
+    blanket: Annotated[Fraction, "γ, probability that a uniform value is sent instead."] = OPEN
 
     def __post_init__(self) -> None:
         check_whole("symbols", self.symbols, 2)

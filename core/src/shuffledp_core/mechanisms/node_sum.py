@@ -39,8 +39,8 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
 
     kind: ClassVar[str] = "node-sum"
     summary: ClassVar[str] = (
-        "Values in the open among dummies of every mix node, shuffled: a sum that is private while "
-        "one node is honest, without honest users."
+        "True values among dummies of every mix node, shuffled: a sum that needs one "
+        "honest node but no honest users."
     )
     needs_crowd: ClassVar[bool] = False
     noise_epsilon: Annotated[Fraction, "ε of a node's noise for the largest change, in nats."]

@@ -36,7 +36,7 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
     summary: ClassVar[str] = (
         "Means from one randomised bit per user, shuffled (Ding, Kulkarni, Yekhanin 2017)."
     )
-    randomise: Annotated[Fraction, "p, the chance that the bit is a fair coin."]
+    randomise: Annotated[Fraction, "p, probability that the bit is a fair coin."]
 
     def __post_init__(self) -> None:
         check_whole("max_value", self.max_value, 1)

@@ -41,7 +41,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         "(Athanasiou et al. 2025, Algorithm 8)."
     )
     bits: Annotated[int, "r, bits of a report: each stands for k/r units."]
-    randomise: Annotated[Fraction, "p, the chance that a bit is replaced by a fair coin."]
+    randomise: Annotated[Fraction, "p, probability that a bit is replaced by a fair coin."]
 
     def __post_init__(self) -> None:
         check_whole("max_value", self.max_value, 1)

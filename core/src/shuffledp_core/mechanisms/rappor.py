@@ -45,12 +45,12 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
 
     kind: ClassVar[str] = "rappor-histogram"
     summary: ClassVar[str] = (
-        "Basic RAPPOR, shuffled: histograms of the same people again and again, from a response "
+        "Basic RAPPOR, shuffled: repeated histograms of the same people, from a response "
         "that is drawn once."
     )
-    fake: Annotated[Fraction, "f, the chance that a kept bit is a fair coin."]
-    when_zero: Annotated[Fraction, "p, the chance of a 1 in a report where the kept bit is 0."]
-    when_one: Annotated[Fraction, "q, the chance of a 1 in a report where the kept bit is 1."]
+    fake: Annotated[Fraction, "f, probability that a kept bit is a fair coin."]
+    when_zero: Annotated[Fraction, "p, probability of a 1 in a report where the kept bit is 0."]
+    when_one: Annotated[Fraction, "q, probability of a 1 in a report where the kept bit is 1."]
     question: Annotated[
         int, "Number of the question; rounds of the same one share the kept response."
     ] = 0

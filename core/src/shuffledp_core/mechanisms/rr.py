@@ -33,7 +33,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
     summary: ClassVar[str] = (
         "Sums from unary bits, each randomised, shuffled (Athanasiou et al. 2025, Algorithm 2)."
     )
-    randomise: Annotated[Fraction, "p, the chance that a bit is replaced by a fair coin."]
+    randomise: Annotated[Fraction, "p, probability that a bit is replaced by a fair coin."]
 
     def __post_init__(self) -> None:
         check_whole("max_value", self.max_value, 1)

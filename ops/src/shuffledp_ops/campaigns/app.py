@@ -13,7 +13,7 @@ from shuffledp.commands.options import Format, NamedCommands, OutputFormat
 
 campaign_app = typer.Typer(
     cls=NamedCommands,
-    help="Series of rounds that are planned, budgeted and run as a whole.",
+    help="Plan, budget and run a series of rounds.",
     no_args_is_help=True,
 )
 

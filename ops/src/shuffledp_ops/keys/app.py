@@ -13,7 +13,9 @@ import typer
 FolderArgument = Annotated[
     Path, typer.Argument(help="The deployment's key folder, with enrolment/ and client/.")
 ]
-keys_app = typer.Typer(help="Keys of a deployment.", no_args_is_help=True)
+keys_app = typer.Typer(
+    help="Create, show and renew a deployment's keys, and enrol its clients.", no_args_is_help=True
+)
 
 PopulationOption = Annotated[
     str | None, typer.Option(help="Population; default: the only one in the folder.")
@@ -126,7 +128,7 @@ def codes(
 ) -> None:
     """Make one-time codes with which people enrol a browser, and print them.
 
-    The list of their digests, enrolment/POPULATION/codes, is for the gateway that exchanges them.
+    Give the gateway the list of their digests, enrolment/POPULATION/codes.
     """
     import datetime as dt
 

@@ -13,7 +13,7 @@ from shuffledp.commands.options import Format, NamedCommands, OutputFormat
 
 results_app = typer.Typer(
     cls=NamedCommands,
-    help="Finished rounds, fetched from the analyst and verified.",
+    help="Fetch finished rounds from the analyst, verify and export them.",
     no_args_is_help=True,
 )
 

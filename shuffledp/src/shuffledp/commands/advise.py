@@ -54,8 +54,8 @@ def advise(
     plot: FrontPlot = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Which mechanism for (ε, δ): errors beside those without a shuffler and with a trusted party,
-    and one to take.
+    """Compare mechanisms for a target (ε, δ) with the local and the central model, and recommend
+    one.
     """
     from shuffledp.commands import targets
     from shuffledp.commands.respond import print_json, print_rich

@@ -74,9 +74,7 @@ def local(
     shown: Presentation,
     other: OtherWords,
 ) -> None:
-    """Any local randomiser with shuffling, given its ε0 only, or the matrix of its
-    probabilities.
-    """
+    """Any local randomiser, shuffled, given by its ε0 or the matrix of its probabilities."""
     from shuffledp.commands import questions, respond
 
     respond.respond(questions.question(questions.local(epsilon0, matrix), scenario), shown, other)

@@ -30,7 +30,7 @@ def location(
         float, typer.Option(help="Target ε for points at that distance, in nats.")
     ] = 1.0,
     delta: Annotated[float, typer.Option(help="Target δ of both rounds together.")] = 1e-6,
-    users: Annotated[int, typer.Option(min=2, help="Simulated users.")] = 2000,
+    users: Annotated[int, typer.Option(min=2, help="Number of simulated users.")] = 2000,
     honest: Annotated[
         int | None,
         typer.Option(

@@ -146,14 +146,15 @@ Neighbours = Annotated[
     ),
 ]
 MaxDistance = Annotated[
-    int | None, _integer_option("Largest change covered; default: the whole domain.")
+    int | None,
+    _integer_option("Largest change of a value that the guarantee covers; default: any change."),
 ]
 Honest = Annotated[int | None, _integer_option("Users who follow the protocol; default: all.")]
 Rounds = Annotated[int, _integer_option("Rounds on the same people.")]
 CorruptNodes = Annotated[
     str | None, typer.Option(help="Corrupt mix nodes, such as 1,3.", metavar="I,J")
 ]
-Nodes = Annotated[int, _integer_option("Mix nodes of the route.")]
+Nodes = Annotated[int, _integer_option("Number of mix nodes in the route.")]
 Format = Annotated[OutputFormat, typer.Option("--format", help="Output format: text or json.")]
 Plot = Annotated[
     Path | None, typer.Option(help="Also plot δ(ε) into this file (.png, .svg or .pdf).")
@@ -237,16 +238,16 @@ class OtherWords:
     view: Annotated[
         ViewName | None,
         typer.Option(
-            help="Also state it as Rényi DP, as a trade-off function, for several reports, for a "
-            "random subset, or in "
-            "the terms of a paper: see the library's page."
+            help="Also state the guarantee as Rényi DP, as a trade-off function, for several "
+            "reports, for a random subset, or in the terms of a paper."
         ),
     ] = None
     reports: Annotated[
-        int | None, _integer_option("With --view group: reports of one user in a round; default 2.")
+        int | None,
+        _integer_option("With --view group: reports of one user in a round; default: 2."),
     ] = None
     rate: Annotated[
-        Fraction | None, _exact("With --view subsampled: the chance that a user is drawn.")
+        Fraction | None, _exact("With --view subsampled: the probability that a user is drawn.")
     ] = None
 
     at_x0: Annotated[

@@ -21,19 +21,22 @@ if TYPE_CHECKING:
 
 def simulate(
     *,
-    users: Annotated[int, typer.Option(min=2, help="Simulated users.")] = 2000,
+    users: Annotated[int, typer.Option(min=2, help="Number of simulated users.")] = 2000,
     mechanism: Mechanism = "geo-shuffle",
     epsilon: Annotated[
         float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")
     ] = 1.0,
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
     adjacency: Annotated[
-        Adjacency, typer.Option(help="Definition of neighbouring values.")
+        Adjacency,
+        typer.Option(
+            help="Neighbouring inputs: standard (any change of a value) or metric (ε per unit)."
+        ),
     ] = Adjacency.STANDARD,
     max_distance: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Largest change of a value that the guarantee covers; default: any."
+            min=1, help="Largest change of a value that the guarantee covers; default: any change."
         ),
     ] = None,
     honest: Annotated[
@@ -51,7 +54,9 @@ def simulate(
     column: Annotated[
         str | None, typer.Option(help="Column to use: non-negative integers.")
     ] = None,
-    max_value: Annotated[int, typer.Option(min=1, help="Values above are capped.")] = 20,
+    max_value: Annotated[
+        int, typer.Option(min=1, help="Largest value; larger ones are capped.")
+    ] = 20,
     seed: Annotated[
         int | None,
         typer.Option(

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 deploy_app = typer.Typer(
-    help="A deployment in one folder, with each party as a process on this machine."
+    help="Run a deployment from one folder, with each party as a process on this machine."
 )
 
 Folder = Annotated[Path, typer.Argument(help="The deployment's folder.")]

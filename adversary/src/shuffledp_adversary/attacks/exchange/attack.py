@@ -378,14 +378,14 @@ def _count(
 
 ATTACK: Final = Attack(
     name="exchange",
-    summary="An entry node that repeats, loses, exchanges or marks onions.",
+    summary="Repeat, drop, exchange or mark onions at a corrupt entry node.",
     run=run_exchange,
     options={
         "trials": whole_number("Rounds in process of each attack, with and without its defence."),
         "confidence": CONFIDENCE,
         "mix": Mixing,
         "users": whole_number(
-            "Users of each verified round in which some send messages that do not open."
+            "Users of each verified round in which some messages fail to decrypt."
         ),
         "culprits": Annotated[
             str,
@@ -395,7 +395,7 @@ ATTACK: Final = Attack(
             ),
         ],
         "tamperings": whole_number(
-            "Random tamperings with verified rounds, at each position and by a user."
+            "Verified rounds with a random tampering, at each position and by a user."
         ),
     },
 )
