@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from bench.shuffling import ALL_MEMORY, LAYER, STEP, measure
-from shuffledp_shuffler.batch import Batch
 from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_shuffler.cluster.driver import ClusterJob, Mixing, drive
 from shuffledp_shuffler.cluster.engine import RayEngine
@@ -61,7 +60,7 @@ async def _mix_once(cluster: RayCluster, source: Path, count: int, kill: Callabl
     config = cluster.engine(task_memory=TASK_BYTES)
     target = source.with_name("out")
     mixed = await RayEngine(config, drive_bare).mix(
-        Batch(LAYER, count, source, target), os.urandom, progress
+        LAYER, count, source, target, os.urandom, progress
     )
     return count - mixed.records
 

@@ -27,7 +27,6 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_proto.v1 import node_pb2
-from shuffledp_shuffler.batch import Batch
 from shuffledp_shuffler.cluster.driver import ClusterFault
 from shuffledp_shuffler.cluster.engine import RayEngine
 from shuffledp_shuffler.mixing import MixResult
@@ -67,7 +66,7 @@ def cluster(started: RayCluster) -> RayCluster:
     return started
 
 
-class OnionBatch:
+class Batch:
     """A batch of real onions at position 2, of which two are equal and one does not open."""
 
     def __init__(self, folder: Path) -> None:
@@ -96,7 +95,10 @@ class OnionBatch:
         self, engine: RayEngine, allowed: Callable[[int], None] = lambda _: None
     ) -> MixResult:
         return await engine.mix(
-            Batch(self.layer, RECORDS, self.source, self.target),
+            self.layer,
+            RECORDS,
+            self.source,
+            self.target,
             os.urandom,
             self.progress.append,
             allowed=allowed,
@@ -108,8 +110,8 @@ class OnionBatch:
 
 
 @pytest.fixture
-def batch(tmp_path: Path) -> OnionBatch:
-    return OnionBatch(tmp_path)
+def batch(tmp_path: Path) -> Batch:
+    return Batch(tmp_path)
 
 
 async def test_a_round_is_mixed_on_a_cluster_and_the_next_hop_takes_it(
@@ -132,7 +134,7 @@ async def test_a_round_is_mixed_on_a_cluster_and_the_next_hop_takes_it(
 
 
 async def test_a_worker_killed_in_the_middle_of_a_batch_loses_and_doubles_nothing(
-    cluster: RayCluster, batch: OnionBatch
+    cluster: RayCluster, batch: Batch
 ) -> None:
     """Killed when all is opened and nothing ordered yet: what it kept has to be made again."""
     told: list[int] = []
@@ -151,7 +153,7 @@ async def test_a_worker_killed_in_the_middle_of_a_batch_loses_and_doubles_nothin
 
 
 async def test_too_many_dropped_ends_it_before_anything_is_written(
-    cluster: RayCluster, batch: OnionBatch
+    cluster: RayCluster, batch: Batch
 ) -> None:
     def refuse(dropped: int) -> None:
         raise BadBatchError(f"{dropped} are too many")
@@ -258,7 +260,7 @@ async def test_a_head_of_another_version_is_named_with_what_to_install(older: Ra
 
 
 async def test_a_head_that_is_gone_fails_it_with_advice_and_mixing_again_succeeds(
-    cluster: RayCluster, batch: OnionBatch
+    cluster: RayCluster, batch: Batch
 ) -> None:
     def kill(_: int) -> None:
         assert cluster.head is not None

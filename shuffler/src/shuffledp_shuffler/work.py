@@ -184,7 +184,16 @@ class RoundPipeline:
         measured = self.metrics.record_stage
         # The cluster's actors get sealed units alone; a node adds its dummies itself.
         if self.cluster is not None and batch.added is None:
-            return await self.cluster.mix(batch, system_random, progress, measured, allowed)
+            return await self.cluster.mix(
+                batch.layer,
+                batch.units,
+                batch.source,
+                batch.target,
+                system_random,
+                progress,
+                measured,
+                allowed,
+            )
         recorder = (
             None
             if self.corruption is None

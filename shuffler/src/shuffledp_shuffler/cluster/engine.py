@@ -8,12 +8,12 @@ import multiprocessing
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from shuffledp_core.errors import NodeFault
 from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.sampling.randomness import RandomBytes
-from shuffledp_shuffler.batch import Batch
 from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_shuffler.cluster.driver import ClusterFault, ClusterJob, drive
 from shuffledp_shuffler.cluster.messages import (
@@ -26,6 +26,7 @@ from shuffledp_shuffler.cluster.messages import (
 )
 from shuffledp_shuffler.cluster.work import SECRET_BYTES, Job
 from shuffledp_shuffler.mixing import DropCheck, Measured, MixResult
+from shuffledp_shuffler.peel_worker import Layer
 
 Drive: TypeAlias = Callable[[Connection, EngineConfig, ClusterJob | None], None]
 
@@ -54,15 +55,17 @@ class RayEngine:
 
     async def mix(
         self,
-        batch: Batch,
+        layer: Layer,
+        units: int,
+        source: Path,
+        target: Path,
         random: RandomBytes,
         progress: Callable[[int], None],
         measured: Measured = lambda _stage, _records, _seconds: None,
         allowed: DropCheck = lambda _: None,
     ) -> MixResult:
-        """Peel and permute a batch as `mixing.mix` does, but on the cluster.
-
-        The place of a record is never kept here.
+        """As `mixing.mix`, but on the cluster, and without any place of a record: nobody records
+        those here.
 
         Raises:
             ClusterFault: the cluster, or a machine of it, does not do its part; mixing can be tried
@@ -70,16 +73,15 @@ class RayEngine:
             NodeFault: lost data, or too little `task_memory` for so large a batch. Whatever
                 `allowed` raises.
         """
-        layer = batch.layer
-        if (await in_thread(batch.source.stat)).st_size < batch.units * layer.unit_bytes:
+        if (await in_thread(source.stat)).st_size < units * layer.unit_bytes:
             raise NodeFault(
-                f"{batch.source.name} of round {layer.round_id} lost data on this node's disk"
+                f"{source.name} of round {layer.round_id} lost data on this node's disk"
             )
         # Fresh for every attempt: what an earlier one sealed and ordered has nothing to do with
         # this one.
-        job = Job(layer, batch.units, self._config.task_memory, random(SECRET_BYTES))
+        job = Job(layer, units, self._config.task_memory, random(SECRET_BYTES))
         stages: list[StageMessage] = []
-        async with self._driver_process(ClusterJob(job, batch.source, batch.target)) as pipe:
+        async with self._driver_process(ClusterJob(job, source, target)) as pipe:
             while not isinstance(message := await _receive(pipe), EndMessage):
                 if isinstance(message, PeeledMessage):
                     progress(message.records)
