@@ -1,5 +1,6 @@
-"""Imports every module of a package: run alone with only its declared dependencies, it finds the
-undeclared ones.
+"""Import every module of a package, to find dependencies that it does not declare.
+
+Run it alone, in an environment that has only the declared ones.
 """
 
 import importlib

@@ -1,6 +1,4 @@
-"""The accountant: single certificates, composition, advice and the cold command, beside a plain
-reference.
-"""
+"""Benchmarks of the accountant: certificates, composition, advice and the cold command."""
 
 from __future__ import annotations
 
@@ -109,9 +107,7 @@ def certificates() -> None:
 
 
 def against_the_plain_formula() -> None:
-    """Prints the time of one δ by the plain sums over the time of a whole ε, both sides, by
-    ours.
-    """
+    """Print the time of one δ by plain summation relative to a whole ε from both sides by ours."""
     honest = 10**4
     setting = Setting(honest, honest)
     for name, plain, ours in (
@@ -134,8 +130,9 @@ def against_the_plain_formula() -> None:
 
 
 def against_small_rounds() -> None:
-    """Prints what a billion honest users cost beside 10,000, and a calibration and advice beside
-    one certificate.
+    """Print the cost of a billion honest users relative to 10,000, and of calibration and advice.
+
+    The latter two are relative to one certificate.
     """
     for name, work in (
         ("10-RR", lambda h: epsilon_bounds(_krr(10), Setting(h, h), DELTA)),
@@ -159,8 +156,9 @@ def against_small_rounds() -> None:
 
 
 def composition() -> None:
-    """Prints 1,000 composed rounds with and after their curve, and dp-accounting's own Gaussian
-    beside it.
+    """Print the time to compose 1,000 rounds, with and without their curve, and dp-accounting's.
+
+    dp-accounting composes its own Gaussian mechanism.
     """
     from dp_accounting.pld import privacy_loss_distribution
 

@@ -1,5 +1,6 @@
-"""Audit trials a second, against numpy's sampling of the same rounds: the least that any audit must
-draw.
+"""Audit trials per second, relative to numpy's sampling of the same rounds.
+
+Every audit has to draw at least those samples.
 """
 
 from __future__ import annotations
@@ -51,9 +52,7 @@ def _rate(work: Callable[[], object], trials: int) -> float:
 
 
 def compare(name: str, plan: Plan, pool: ProcessPoolExecutor) -> None:
-    """Prints trials a second of numpy, of the exact sampler in bulk, and of the whole audit, and
-    the ratios.
-    """
+    """Print trials per second of numpy, of the exact bulk sampler and of the whole audit."""
     spec = spec_of(plan)
     datasets = neighbours_of(plan, Effort(TRIALS), USERS).datasets
     pieces = [

@@ -1,5 +1,6 @@
-"""The peer of the entry node: gRPC with the same TLS and the same messages, which takes a
-submission and only answers.
+"""Baseline for the entry node: a gRPC server that receives a submission and only answers.
+
+It uses the same TLS and the same messages.
 
 `python -m bench.bare_server CONFIG RECEIPT_BYTES`, with the configuration file of the node whose
 keys it shows. Prints the port it listens on.
@@ -26,9 +27,7 @@ Context = grpc.aio.ServicerContext[node_pb2.SubmitRequest, node_pb2.SubmitRespon
 
 
 async def serve(config: NodeConfig, receipt_bytes: int) -> None:
-    """Serves until the process is ended: reads whatever is submitted, answers with as many bytes as
-    a receipt has.
-    """
+    """Serve until the process is ended; answer each submission with the bytes of a receipt."""
     authority = load_roster(config.roster, config.root_key).tls_authority
     receipt = bytes(receipt_bytes)
 

@@ -1,6 +1,4 @@
-"""The order of a batch on a Ray cluster of which a machine is killed, and in memory: processor time
-of both.
-"""
+"""Processor time of shuffling on a Ray cluster that loses a machine, and in memory."""
 
 from __future__ import annotations
 

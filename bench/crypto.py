@@ -1,6 +1,4 @@
-"""The physical limit: the libraries' bare operations, on all cores, in the same processes as the
-real work.
-"""
+"""The physical limit: the libraries' bare operations on all cores, in the same processes."""
 
 from __future__ import annotations
 

@@ -65,8 +65,9 @@ async def peel_ratio() -> float:
 
 
 def growth() -> None:
-    """Prints what a node and the analyst do besides public-key work, for 1e4, 1e5 and 1e6
-    messages.
+    """Print the cost of everything besides public-key work, for 1e4, 1e5 and 1e6 messages.
+
+    For a node and the analyst.
     """
     geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
     print("  microseconds a message     find repeats   permute    decode")

@@ -1,5 +1,4 @@
-"""What verified mixing costs client, node, analyst and whole round, and how that compares with
-plain mixing.
+"""Cost of provable mixing for client, node, analyst and whole round, relative to plain mixing.
 
 `make bench` plays a small round. `python -m bench.mixproof --users 1000 --messages 90` plays one of
 any size.
@@ -45,9 +44,7 @@ def run() -> None:
 
 
 def measure(users: int, messages: int) -> None:
-    """Prints times, ratios and lengths of a round of this size, with libsodium alone and with the
-    accelerator.
-    """
+    """Print times, ratios and lengths of a round of this size, with and without the accelerator."""
     count = users * messages
     print(
         f"  {users:,} users, {messages} messages each, {NODES} nodes; microseconds of processor "

@@ -1,6 +1,4 @@
-"""Whole rounds of the core in this process, plain and verified, with the processor time of each
-party.
-"""
+"""Whole rounds of the core in this process, plain and provable, with processor time by party."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ BAD_LAYER: Final = 3
 
 @dataclass
 class Times:
-    """Seconds of processor time: of all clients, of each node, of the analyst, and of tracing by
-    all of them.
-    """
+    """Processor seconds of all clients, of each node, of the analyst, and of all tracing."""
 
     clients: float = 0.0
     nodes: list[float] = field(default_factory=list)

@@ -28,8 +28,9 @@ CORES = os.cpu_count() or 1
 
 
 async def demo_ratio() -> float:
-    """Prints and gives: a demo round of k-RR, start-up apart / all its seals and opens alone,
-    both on all cores.
+    """Print and return the time of a k-RR demo round relative to its bare cryptography.
+
+    Start-up is excluded; both run on all cores.
 
     The bare work is done right after the round, on the same clock: what else the machine does slows
     both.
@@ -53,9 +54,7 @@ async def demo_ratio() -> float:
 
 
 async def memory() -> None:
-    """Prints the peak memory of each node, workers included, and what of it the records took, by
-    their bytes.
-    """
+    """Print the peak memory of each node with its workers, and its share taken by records."""
     users, bits = 1000, 250
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         async with LocalSystem(

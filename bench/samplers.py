@@ -1,6 +1,4 @@
-"""Values a second of the exact samplers, one by one and in bulk, against numpy's inexact ones of
-the same laws.
-"""
+"""Values per second of the exact samplers, single and bulk, relative to numpy's inexact ones."""
 
 from __future__ import annotations
 

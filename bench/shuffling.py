@@ -1,5 +1,6 @@
-"""The order of a batch, out of core and in memory: processor time and memory of the same code at
-two settings.
+"""Processor time and memory of shuffling a batch out of core, relative to in memory.
+
+The same code runs at two settings.
 """
 
 from __future__ import annotations
@@ -36,9 +37,7 @@ STEP = 2**16
 
 
 class OpenOnions(PeelPool):
-    """Onions whose layer is the bytes in front: without public-key work only the moving of records
-    is measured.
-    """
+    """Onions whose layer is a prefix, so that only the moving of records is measured."""
 
     async def peel(
         self, layer: Layer, pieces: Iterable[bytes], store: Callable[[PeeledChunk], Awaitable[None]]
@@ -70,9 +69,7 @@ def _once(source: Path, memory: int) -> None:
 
 
 def measure(source: Path, memory: int) -> tuple[float, ...]:
-    """Mixing the file in this machine's memory: processor seconds, and the peak of memory before
-    and after, bytes.
-    """
+    """Mix the file in memory; return processor seconds and peak bytes before and after."""
     # A process of its own: the peak of memory is that of a process, and never falls.
     command = [sys.executable, "-m", "bench.shuffling", str(source), str(memory)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own command
@@ -80,8 +77,9 @@ def measure(source: Path, memory: int) -> tuple[float, ...]:
 
 
 def out_of_core(records: int = RECORDS, turns: int = _TURNS) -> float:
-    """Prints and gives: processor time of mixing out of core / in memory, and prints both peaks of
-    memory.
+    """Print and return processor time of mixing out of core relative to in memory.
+
+    Also prints both peaks of memory.
     """
     ratios = []
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,4 @@
-"""The entry node against a bare gRPC server: what taking a submission costs above letting its bytes
-in.
+"""Cost of a submission at the entry node, relative to a bare gRPC server.
 
 The node gets submissions in one message, as from a device whose envelope fits, and others as a
 stream; the bare server takes streams. All get the same bytes over the same TLS from the same
@@ -134,9 +133,7 @@ class Server:
         return answers
 
     def bytes_a_user(self) -> float:
-        """Slope of the resident memory over the turns after the warm-up, by user (least
-        squares).
-        """
+        """Least-squares slope of the resident memory per user, after the warm-up."""
         after = [*self.memory[2:], resident(self.pid)]
         return float(np.polyfit(self.load.users * np.arange(len(after)), after, 1)[0])
 

@@ -1,5 +1,4 @@
-"""Adds the C libraries inside wheels to a bill of materials: python deploy/native_libraries.py
-FILE.
+"""Add the C libraries inside wheels to a bill of materials: native_libraries.py FILE.
 
 `uv export` lists Python packages alone, and a wheel may carry OpenSSL or libsodium, which have
 advisories of their own. Each library is listed below its package (CycloneDX `components`), with the

@@ -1,3 +1,4 @@
-"""A system under every attack that one machine can play, and 200 honest devices that must not
-notice.
+"""A system under every attack that one machine can simulate, with 200 honest devices.
+
+The devices must not notice the attacks.
 """

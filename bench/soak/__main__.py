@@ -1,5 +1,4 @@
-"""`make soak`, `python -m bench.soak --minutes 10`: all hostile callers at once, rounds of honest
-devices meanwhile.
+"""`make soak`, `python -m bench.soak --minutes 10`: all attacks at once, beside honest rounds.
 
 A system of its own processes is attacked by devices without a credential, by strangers, by a
 malicious broker and by a malicious node, each again and again. `--without broker,node` leaves some

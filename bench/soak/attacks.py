@@ -46,9 +46,7 @@ class Siege:
 
 
 def _large_board(system: Path) -> str:
-    """A published board of some mebibytes among the analyst's records, as large rounds leave
-    them.
-    """
+    """Create a published board of some mebibytes in the analyst's records, as large rounds do."""
     round_id = secrets.token_hex(16)
     folder = system / "state" / "analyst" / "rounds" / round_id
     folder.mkdir(parents=True)
@@ -74,9 +72,7 @@ async def stuck_readers(siege: Siege) -> None:
 
 
 async def unfinished(siege: Siege) -> None:
-    """500 first messages without their last byte, as long as may be, at the entry node and at the
-    analyst.
-    """
+    """Keep 500 first messages without their last byte open at the entry node and the analyst."""
     node = siege.devices("node-1", "127.0.0.3")
     analyst = siege.devices("analyst", "127.0.0.3")
     async with (

@@ -25,9 +25,7 @@ _FEW, _PART = 4, 0.5
 
 @dataclass(frozen=True)
 class HeldResources:
-    """What one process holds after a round: bytes of memory with its workers, descriptors, files
-    and their bytes.
-    """
+    """Resources of one process after a round: memory with workers, descriptors, files and bytes."""
 
     memory: int
     descriptors: int

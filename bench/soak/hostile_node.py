@@ -1,6 +1,4 @@
-"""A mix node that says of every round, as soon as it is open, that it failed, and takes a mebibyte
-to say why.
-"""
+"""A mix node that reports every open round as failed, with a reason of one mebibyte."""
 
 from __future__ import annotations
 

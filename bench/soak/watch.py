@@ -1,6 +1,4 @@
-"""Cost of the siege: memory and descriptors of every process, and the fate of the honest
-devices.
-"""
+"""Cost of the attacks: memory and descriptors of every process, and the fate of honest devices."""
 
 from __future__ import annotations
 

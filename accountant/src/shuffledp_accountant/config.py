@@ -1,6 +1,4 @@
-"""Configuration of the accountant: budgets of populations, lifetime of certificates, and place of
-the ledger.
-"""
+"""Configuration of the accountant: budgets, lifetime of certificates, and the ledger's location."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ _MAX_DAYS: Final = 3660
 
 
 class PopulationConfig(Section, frozen=True, kw_only=True):
-    """Privacy budget of a population: ε (nats) at δ over all its rounds, under `adjacency` (see
-    `ledger.Budget`).
+    """Privacy budget of a population for all its rounds, as the configuration states it.
+
+    ε is in nats, at δ, under `adjacency`; see `ledger.Budget`.
 
     `composition` is adaptive, unless it is known that no round's parameters depend on the results
     of earlier ones.
@@ -66,7 +65,5 @@ class AccountantConfig(ServiceConfig, frozen=True, kw_only=True):
 
     @property
     def ledger_url(self) -> str:
-        """URL of the ledger: the environment's, else the file's, else ledger.db in the state
-        folder.
-        """
+        """URL of the ledger: from the environment, the file, or ledger.db in the state folder."""
         return os.environ.get(LEDGER_URL) or self.ledger or f"sqlite:///{self.state / 'ledger.db'}"

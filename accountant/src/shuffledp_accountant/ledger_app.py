@@ -1,6 +1,4 @@
-"""`shuffledp ledger`, also `shuffledp-ledger` where the accountant alone is installed: care of the
-ledger.
-"""
+"""`shuffledp ledger`, also `shuffledp-ledger` where only the accountant is installed."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ def restore_command(
     *,
     config: Annotated[Path, typer.Option(help="The accountant's TOML file.")],
 ) -> None:
-    """After a restore from a backup: charge the rounds that the ledger has forgotten, and show what
-    is missing.
-    """
+    """After restoring a backup, charge rounds that the ledger lacks, and show what is missing."""
     settings = load_config(config, AccountantConfig)
     roster = read_roster(settings.roster, settings.root_key)
     evidence = read_certificates(folders, roster.accountant, roster.deployment)

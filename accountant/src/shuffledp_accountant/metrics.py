@@ -77,8 +77,9 @@ class AccountantMetrics(ServiceMetrics):
         statement: Callable[[str], Statement],
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        """Show the statement of every population until cancelled: now, at every change and every
-        `LOOK_SECONDS`.
+        """Show the statement of every population until cancelled.
+
+        It is shown at once, at every change and every `LOOK_SECONDS`.
 
         A ledger that cannot be read, or is silent for `silent_seconds`, leaves the old figures and
         is logged. The first is tried again, the second is waited for: each try would hold another

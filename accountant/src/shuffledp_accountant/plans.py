@@ -64,9 +64,7 @@ def read_plan(data: bytes, roster: Roster, budgets: Collection[str]) -> RoundPla
 
 
 def check_messages(plan: RoundPlan, mechanism: Mechanism) -> None:
-    """Raises `UsageError` when the calibrated mechanism sends more messages than a round can
-    carry.
-    """
+    """Raise `UsageError` if the calibrated mechanism sends more messages than a round can carry."""
     try:
         Geometry.of(mechanism, plan.suite, len(plan.route), plan.mix)
     except ValueError as error:

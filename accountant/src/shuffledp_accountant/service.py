@@ -1,5 +1,6 @@
-"""The accountant as a service: certify, settle, release, budget. docs/protocol.md, "Opening" and
-"Close".
+"""The accountant as a service: certify, settle, release, budget.
+
+docs/protocol.md, "Opening" and "Close".
 
 `Accountant` does the work, without network and event loop; `AccountantServicer` puts it on gRPC,
 with the numerics in threads so that the loop answers health checks and queries meanwhile.
@@ -116,8 +117,9 @@ class Accountant:
         return self._log.reservation_proof(population, round_id, certificate)
 
     def certify(self, round_id: str, plan_json: bytes) -> bytes:
-        """Certifies a plan and charges its budget: the signed certificate, the same bytes for the
-        same plan.
+        """Certify a plan, charge its budget and return the signed certificate.
+
+        The same plan always gets the same bytes.
 
         1. The plan is usable.
         2. A round that is known gets its stored answer.

@@ -1,4 +1,5 @@
-"""Tracing of an accusation: every node is asked in turn, and each answer is judged at once.
+"""Tracing of an accusation: each node answers in turn, and each answer is judged at once.
+
 docs/mixing.md, "Blame".
 """
 
@@ -60,8 +61,7 @@ async def trace_accusation(
 
 
 async def once_more(call: Callable[[], Awaitable[T]]) -> T:
-    """The call's answer, or that of its one repetition: question or answer may have been damaged on
-    the way.
+    """The answer to a call, repeated once in case of damage on the way.
 
     Raises:
         UnansweredError, MalformedDocumentError: both times. Other errors pass at once.
@@ -74,9 +74,7 @@ async def once_more(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _further(chain: Chain, at: int, inquiry: Inquiry, ask: Ask) -> Inquiry:
-    """The inquiry one step further, checked: what was there before is the same, and the step
-    stands.
-    """
+    """Check that an inquiry extends the previous one by a valid step, and return it."""
     answer = await ask(at, inquiry)
     if not all(
         _has_step(part) for part in (answer.passages if inquiry.passages else answer.traces)

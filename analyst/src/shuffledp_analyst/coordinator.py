@@ -1,6 +1,4 @@
-"""All rounds of an analyst: opens and finds them, and brings interrupted ones to their end after a
-restart.
-"""
+"""All rounds of an analyst: opens them, finds them, and resumes them after a restart."""
 
 from __future__ import annotations
 
@@ -67,8 +65,7 @@ class Coordinator:
         )
 
     async def run(self) -> None:
-        """Background task of the process: resumes what a crash interrupted, then waits for the
-        first broken round.
+        """Background task: resume what a crash interrupted, then wait for the first broken round.
 
         A round that cannot even fail (its record cannot be written) takes the process down: after
         the restart the record says what to do. A record that cannot be read does not: it is set

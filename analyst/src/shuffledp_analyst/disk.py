@@ -1,6 +1,4 @@
-"""What the analyst does when its disk is full: new work is refused, and open rounds wait until
-there is room.
-"""
+"""Behaviour of the analyst when its disk is full: refuse new work, and let open rounds wait."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""End of a round: its result is announced, every node erases it, and its budget is released where
-that is sound.
+"""End of a round: announce its result, have every node erase it, and release its budget.
+
+The budget is released only where that is sound.
 """
 
 from __future__ import annotations
@@ -120,8 +121,7 @@ async def end_published(
 
 
 class Discarding:
-    """Asks each node of a route for its discard, then the accountant for the release if that is
-    sound.
+    """Collects each node's discard, then asks the accountant for the release if that is sound.
 
     Sound is: every node of the route says that nothing left it. One of them is honest by
     assumption, and without its layer nothing can be read. docs/protocol.md, section "Discards".

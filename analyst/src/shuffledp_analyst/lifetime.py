@@ -22,9 +22,7 @@ from shuffledp_core.errors import ShuffleDPError
 
 
 async def run_round(running: RunningRound) -> None:
-    """Runs a planned or resumed round to its end, until nothing is left to do or the process
-    stops.
-    """
+    """Run a planned or resumed round until nothing is left to do or the process stops."""
     watchers: list[asyncio.Task[None]] = []
     life = asyncio.ensure_future(_run_stages(running, watchers))
     ends: set[asyncio.Future[Any]] = {life, running.failure}

@@ -1,6 +1,4 @@
-"""The analyst's part in rounds whose mixing can be verified: docs/mixing.md, "Analyst" and
-"Blame".
-"""
+"""The analyst's part in rounds with provable mixing (docs/mixing.md, "Analyst" and "Blame")."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ from shuffledp_core.sampling.randomness import system_random
 
 @dataclass(frozen=True)
 class OpenedBatch:
-    """The board, packed, the history that shows that it is right, and the number of users who are
-    left.
-    """
+    """A decoded batch: the packed board, the history that proves it, and the users left."""
 
     board: bytes
     history: bytes

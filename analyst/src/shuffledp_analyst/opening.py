@@ -161,8 +161,9 @@ def check_log_proof(
 def check_final_certificate(
     signed: Signed, accountant: Party, plan: Certificate, accepted: int, losses: Losses
 ) -> Certificate:
-    """Verifies the final certificate: the plan's, but for what depends on the number of reports
-    that arrived.
+    """Verify that the final certificate matches the plan's.
+
+    Only what depends on the number of reports that arrived may differ.
 
     Raises:
         DocumentError: not the accountant's, or for other parameters.
@@ -206,9 +207,7 @@ def _same(certificate: Certificate, field: str, actual: object, expected: object
 def check_round_key(
     signed: Signed, node: Party, position: int, suite: str, certificate: Signed, round_id: str
 ) -> None:
-    """Raises `RoundKeyError` unless it is this node's key for this position of this round, under
-    this certificate.
-    """
+    """Raise `RoundKeyError` unless the key is this node's for its position in this round."""
     try:
         key = verify_from(node, signed, RoundKey)
     except DocumentError as error:

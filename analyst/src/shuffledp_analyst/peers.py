@@ -190,9 +190,7 @@ class Peers:
         return response.accepted
 
     async def delete(self, name: str, round_id: str) -> tuple[Signed, bool]:
-        """Deletes a round at a node: its verified discard, and True if the node says that something
-        left it.
-        """
+        """Delete a round at a node; return its discard, and True if the node sent anything."""
         async with self._nodes(name) as stub:
             response = await stub.DeleteRound(
                 node_pb2.DeleteRoundRequest(round_id=round_id), timeout=self._config.call_seconds
@@ -261,8 +259,7 @@ class Peers:
             await stub.SettleAccusation(requests(), timeout=self._config.mix_timeout_seconds)
 
     async def watch(self, name: str, round_id: str) -> AsyncIterator[NodeStatus]:
-        """Yields a node's status at every change, across its restarts, until it is done or has
-        failed.
+        """Yield a node's status at every change, across its restarts, until the round ends.
 
         Raises:
             UnreachableError: it was away longer than `recovery_seconds`.

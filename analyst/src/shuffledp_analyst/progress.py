@@ -1,6 +1,4 @@
-"""Progress of a round for its followers: the newest event of every stage, then each change, until
-the end.
-"""
+"""Progress of a round: the newest event of every stage, then each change until the end."""
 
 from __future__ import annotations
 
@@ -38,8 +36,9 @@ class Event:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """A node's status of a round: its phase (OPEN, MIXING, RELAYING, DONE, FAILED, or "" for any
-    other).
+    """A node's status of a round.
+
+    The phase is OPEN, MIXING, RELAYING, DONE, FAILED, or "" for any other.
 
     `done` of `total` records are through the present phase; `seconds` are those of finished phases.
     DONE comes with the signed header of the batch that was relayed, not verified yet. `accused`
@@ -71,9 +70,7 @@ class Progress:
         self._changed = asyncio.Event()
 
     def report(self, event: Event) -> None:
-        """Replaces the newest event of its stage and party and wakes the followers, if it
-        differs.
-        """
+        """Store the newest event of a stage and party, and wake the followers if it changed."""
         key = (event.stage, event.node)
         newest = self._newest.get(key)
         if newest is not None and newest[1] == event:

@@ -109,8 +109,9 @@ class Records:
         return (self._path(round_id) / "closing").exists()
 
     def closed_at(self, round_id: str, now: int) -> int:
-        """When the entry node had closed (milliseconds since 1970): the first time recorded, else
-        `now`, now recorded.
+        """Return when the entry node closed the round; record `now` if nothing is recorded.
+
+        In milliseconds since 1970.
 
         A damaged record counts as none.
         """
@@ -199,9 +200,7 @@ class Records:
         return path
 
     def batch_bytes(self, round_id: str) -> int:
-        """Length of the complete batch in bytes, published or not, also once `finish` has erased
-        it.
-        """
+        """Length of the complete batch in bytes, also after it was published or erased."""
         batch = self.batch(round_id)
         try:
             return batch.stat().st_size

@@ -80,8 +80,9 @@ class RunningRound:
     async def deliver(
         self, signed: Signed, header: BatchHeader, parts: AsyncIterable[batch_pb2.AddBatchRequest]
     ) -> None:
-        """Takes the final batch after a header that the last node signed: docs/protocol.md,
-        "Batches".
+        """Receive the final batch after a header that the last node signed.
+
+        docs/protocol.md, "Batches".
 
         1. A repetition of the committed batch is read and accepted.
         2. The header fits this round (`RoundLifecycle.check_batch`), and the history is not too

@@ -1,6 +1,4 @@
-"""gRPC services of the analyst: public reading, the operator's control, and the sink of the last
-node.
-"""
+"""gRPC services of the analyst: public reading, the operator's control, and the batch sink."""
 
 from __future__ import annotations
 

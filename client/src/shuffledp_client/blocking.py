@@ -1,6 +1,4 @@
-"""The device kit for programs without an event loop: the same methods but `questions`, each of
-which waits.
-"""
+"""The device kit for programs without an event loop: blocking methods, without `questions`."""
 
 from __future__ import annotations
 

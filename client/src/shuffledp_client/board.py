@@ -1,5 +1,4 @@
-"""Checks after a round: the result is genuine, and each message of a user is on the board once and
-unchanged.
+"""Checks after a round: the result is genuine, and the board has each message of a user once.
 
 `check_result` and `check_board` are pure. `changed_messages` looks up many users' messages at once,
 in O((N + M) log (N + M)) for N messages on the board and M looked up, so that a fleet can check

@@ -1,5 +1,4 @@
-"""A device in one file: all that it needs to take part, made at enrolment and brought to it over a
-private channel.
+"""A device in one file, made at enrolment and transferred over a private channel.
 
 The file holds the device's private keys: whoever reads it can act as that device. `install` makes
 the folder that a device works from; `renew` puts a later roster and TLS pair into it, and leaves
@@ -176,8 +175,9 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
 
 
 def check_only(bundle: Bundle, folder: Path, *places: Path) -> None:
-    """Raises `ConfigError`, which says how to go on, if another folder in these places is of the
-    same device.
+    """Raise `ConfigError` if another folder in these places belongs to the same device.
+
+    The message says what to do.
     """
     others = [str(home) for home in folders_of(bundle, *places) if home != folder.resolve()]
     if others:

@@ -1,5 +1,4 @@
-"""A device's own check of the numbers in a certificate, against the mechanism that the certificate
-names. Pure.
+"""A device's own check of the numbers in a certificate against its mechanism. Pure.
 
 Analyst, accountant and nodes may collude. What a device computes itself needs no trust in any of
 them: ε_L exactly, and a lower bound of the shuffled ε from two neighbouring datasets.

@@ -1,5 +1,4 @@
-"""`shuffledp-client`: submit a value to a round, verify that it arrived, show it when it did not,
-import a bundle.
+"""`shuffledp-client`: submit a value, verify that it arrived, show evidence, import a bundle.
 
 Exit codes: 2 for usage and configuration, 3 for a refusal by the user's policy, 1 otherwise.
 """
@@ -103,9 +102,7 @@ def verify(
         bool, typer.Option("--wait", help="Wait for the result if it is not published yet.")
     ] = False,
 ) -> None:
-    """Check that your messages are on the published board, unchanged (default: the pending
-    round).
-    """
+    """Check that your messages are unchanged on the published board; default: the pending round."""
     device = _device(config)
     _report(asyncio.run(device.verify(round_id or device.only_round(), wait=wait)))
 

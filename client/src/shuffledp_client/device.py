@@ -172,8 +172,7 @@ class DeviceSteps:
         return self._roster
 
     def only_round(self) -> str:
-        """The only round whose result is awaited or, if none is, the only one with a kept
-        submission.
+        """The only round that awaits a result or, if there is none, the only kept submission.
 
         Raises:
             RoundStateError: there is none, or more than one.

@@ -1,5 +1,4 @@
-"""Encoding of a randomised answer as exactly m messages `symbol || tag`, whatever the answer is
-(invariant 7).
+"""Encoding of a randomised answer as exactly m messages `symbol || tag` (invariant 7).
 
 docs/protocol.md, section "Onions".
 """
@@ -37,8 +36,9 @@ def symbols(spec: Mechanism, answer: int, integers: RandomIntegers | None = None
 
 
 def encode(geometry: Geometry, spec: Mechanism, answer: int, source: RandomBytes) -> list[bytes]:
-    """The m plain messages of `geometry.plain_bytes`: each a big-endian symbol and a tag from
-    `source`.
+    """Encode an answer as m plain messages of `geometry.plain_bytes`.
+
+    Each is a big-endian symbol and a tag from `source`.
 
     Errors as `symbols`.
     """

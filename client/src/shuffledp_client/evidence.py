@@ -45,9 +45,7 @@ from shuffledp_core.vocabulary import Role
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One user's submission, opened: signed documents as they travelled, and the user's secret
-    `symbols` and `seed`.
-    """
+    """One user's submission, decrypted: signed documents and the secret `symbols` and `seed`."""
 
     announcement: Announcement
     credential: Signed
@@ -64,8 +62,9 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 @dataclass(frozen=True)
 class ShownEvidence:
-    """Number of messages missing from an acknowledged submission, and the parties of which one
-    removed them.
+    """Evidence as shown to others: number of missing messages, and the parties to blame.
+
+    One of these parties removed them.
     """
 
     round_id: str

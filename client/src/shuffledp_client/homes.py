@@ -1,6 +1,4 @@
-"""A device's folder from wherever the app has it: the folder itself, its configuration, or the
-bundle it came in.
-"""
+"""Finds a device's folder: given directly, by its configuration, or by its bundle."""
 
 from __future__ import annotations
 
@@ -108,9 +106,7 @@ def _existing_home(
 
 
 def _note_of(bundle: Bundle, folder: Path) -> Path:
-    """The file that says where this device's folder is: named by what no renewal changes, and tells
-    nothing of it.
-    """
+    """The file that records this device's folder, named independently of renewals and content."""
     return folder / f".{hashlib.sha256(bundle.identity.encode()).hexdigest()[:32]}{NOTE}"
 
 

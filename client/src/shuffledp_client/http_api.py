@@ -1,4 +1,5 @@
-"""What devices and an HTTPS gateway say to each other: paths, bodies, problems.
+"""Messages between devices and an HTTPS gateway: paths, bodies, problems.
+
 docs/reference/gateway.md.
 
 Signed documents travel as they are, inside JSON; an envelope is base64 in a submission's body, and

@@ -220,9 +220,7 @@ class _HttpsEntry:
         self._party = party
 
     async def submit(self, prepared: PreparedSubmission) -> Signed:
-        """Sends a submission, and gives the receipt, checked: the entry node signed it, whoever
-        brings it.
-        """
+        """Send a submission and return the receipt, checked to be signed by the entry node."""
         body = SubmissionBody(
             credential=prepared.credential, claim=prepared.claim, envelope=prepared.envelope
         )

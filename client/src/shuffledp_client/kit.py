@@ -257,9 +257,7 @@ class Device:
         )
 
     async def _missing(self, round_id: str, error: ReceiptMissingError) -> Checked:
-        """Believes in cheating only what could be shown to others, or where the suite allows nobody
-        to show it.
-        """
+        """Report cheating only if it can be shown to others, or if the suite allows no evidence."""
         try:
             bundle, board = await self._steps.evidence(round_id)
             shown = check_evidence(bundle, self._steps.roster, board)
@@ -271,9 +269,7 @@ class Device:
         return Checked(round_id, Standing.MISSING, str(error), shown=shown, error=error)
 
     async def _newest(self) -> tuple[bytes | None, bool]:
-        """The announcement of the newest open round, if there is one, and whether anybody
-        answered.
-        """
+        """The announcement of the newest open round, if any, and True if any party answered."""
         try:
             return await self._steps.fetch_announcement(), True
         except UnknownRoundError:

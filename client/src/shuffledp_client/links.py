@@ -1,5 +1,4 @@
-"""Ways from a device to analyst and entry node: gRPC to each of them, or HTTPS to a gateway in
-front of both.
+"""Links from a device to analyst and entry node: gRPC to each, or HTTPS to a gateway.
 
 A link only carries. Whatever comes over it is verified by the device, whichever it is.
 """

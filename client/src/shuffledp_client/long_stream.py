@@ -1,5 +1,4 @@
-"""Submitting for many devices over one long stream: for simulated users, and for gateways that care
-to.
+"""Submission for many devices over one stream, for simulated users and gateways.
 
 What is sent, checked and answered is the same as of a device that submits by itself; only calls are
 saved. Our own HTTPS gateway makes a call for each submission: what ends a stream ends the wait of
@@ -89,9 +88,7 @@ class _Stream:
         return self._end is not None
 
     async def answer(self, submission: node_pb2.SubmitWholeRequest) -> Signed:
-        """Sends a submission and returns its receipt, or raises its refusal, or what ended the
-        stream.
-        """
+        """Send a submission; return its receipt, or raise its refusal or what ended the stream."""
         answer: asyncio.Future[Signed] = asyncio.get_running_loop().create_future()
         self._unsent.append((submission, answer))
         self._more.set()

@@ -165,9 +165,7 @@ def _normalise(operator: str) -> str:
 
 
 def _protected_distance(policy: Policy, certificate: Certificate) -> int:
-    """Largest change of the value that the user wants protected, which the certificate must
-    cover.
-    """
+    """Largest change of a value that the user wants protected; the certificate must cover it."""
     full = certificate.mechanism.domain - 1
     distance = full if policy.distance is None else min(policy.distance, full)
     if distance > certificate.max_distance:

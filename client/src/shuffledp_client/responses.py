@@ -1,5 +1,4 @@
-"""Responses that a device draws once and keeps for ever, for mechanisms whose rounds share them
-(memoisation).
+"""Responses that a device draws once and keeps, for mechanisms with memoised responses.
 
 What is promised of all rounds of a question together rests on this: the response is never drawn
 again, whatever the user's value becomes. A response drawn for a new value would show that the value
@@ -67,8 +66,7 @@ class ResponseStore:
         self._scope = scope
 
     def recall(self, name: str, draw: Callable[[], int]) -> int:
-        """The response of this name: the one that is kept or, for the first time, one that `draw`
-        gives.
+        """The memoised response of this name; `draw` makes it the first time.
 
         Raises:
             RoundStateError: the file of this name is damaged; no other response is drawn in its

@@ -1,5 +1,4 @@
-"""Submissions of one device on disk, so that a value is randomised once and the user can show what
-was sent.
+"""Submissions of one device on disk, so that a value is randomised once and can be shown.
 
 A submission is on disk before it is first sent, and the first one written wins: a second process,
 or the same one after a crash, sends that one again instead of randomising anew. When the round is
@@ -128,8 +127,9 @@ class SubmissionStore:
             self._change(round_id, result=result)
 
     def finish(self, round_id: str) -> None:
-        """Erases a kept submission (overwritten as far as the file system allows) and marks the
-        round as done.
+        """Erase a kept submission and mark the round as done.
+
+        It is overwritten as far as the file system allows.
         """
         with self._lock():
             # The marker first: a crash in between leaves a file that `_sweep` erases, never a round
@@ -139,8 +139,9 @@ class SubmissionStore:
             erase(self._file(round_id))
 
     def expire(self, now: int, seconds: float) -> None:
-        """Finishes every round whose submissions closed more than `seconds` before `now` (ms since
-        1970).
+        """Finish every round whose submissions closed more than `seconds` before `now`.
+
+        `now` is in milliseconds since 1970.
         """
         for round_id in self.rounds():
             with suppress(
@@ -187,9 +188,7 @@ class SubmissionStore:
         return stored
 
     def _change(self, round_id: str, **fields: Any) -> None:
-        """Replaces the file, and overwrites its old contents: a rename alone leaves those blocks on
-        the disk.
-        """
+        """Replace the file and overwrite its old contents, which a rename leaves on the disk."""
         data = to_json(msgspec.structs.replace(self._load(round_id), **fields))
         path = self._file(round_id)
         old = self._new_path(round_id)

@@ -54,8 +54,7 @@ class Member:
 
 
 class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One user's submission to one round, with the secrets that let the user find its messages on
-    the board.
+    """One user's submission to one round, with the secrets that find its messages on the board.
 
     `symbols` (m of them, packed) and `seed` are the user's secret: together they give its messages,
     and with the published board those say which were whose. They are never sent, logged or printed,
@@ -78,9 +77,7 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     @property
     def messages(self) -> bytes:
-        """The m packed messages as they will stand on the board: as secret as `symbols` and
-        `seed`.
-        """
+        """The m packed messages as they will be on the board; secret, as `symbols` and `seed`."""
         if isinstance(self.board, bytes):
             return self.board
         return b"".join(add_tags(self.geometry, self.symbols, stream(self.seed)))

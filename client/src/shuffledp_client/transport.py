@@ -54,8 +54,9 @@ PieceT = TypeVar("PieceT", analyst_pb2.GetBoardResponse, analyst_pb2.GetHistoryR
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential backoff with jitter: `attempts` in all, limits doubling from `first` to `longest`
-    seconds.
+    """Exponential backoff with jitter, for a number of attempts.
+
+    `attempts` in all; limits double from `first` to `longest` seconds.
 
     Each pause is drawn uniformly from half of its limit to all of it: devices that lost the same
     node come back spread, and a node that is back within half of all limits, 15 seconds, is found
@@ -321,8 +322,9 @@ class Announcing(Protocol):
 async def listen_for_announcements(
     broker: BrokerConfig, deployment: str, round_id: str | None, seconds: float
 ) -> AsyncGenerator[bytes, None]:
-    """Announcements retained by the broker for this round (None: any), until `seconds` have passed
-    or it is away.
+    """Announcements that the broker retains for this round (None: any), within `seconds`.
+
+    Ends early if the broker is unreachable.
 
     The broker is untrusted: these are candidates to verify, and their absence means nothing.
     """

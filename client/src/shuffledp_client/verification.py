@@ -1,5 +1,6 @@
-"""Verification of a round by a client: numbered steps over an announcement, a roster, a policy and
-a time. Pure.
+"""Verification of a round by a client, in numbered steps. Pure.
+
+It takes an announcement, a roster, a policy and a time.
 
 `verify_documents` checks that the documents are genuine and fit together, whenever the round was;
 `verify_round` also that this user may take part in it now. It alone makes a `CheckedRound`, which
@@ -202,8 +203,9 @@ def verify_round(
 def verify_documents(
     announcement: Announcement, roster: Roster, population: str, round_id: str | None = None
 ) -> RoundDocuments:
-    """Checks that a round's documents are genuine and match: steps 1 to 5 of `verify_round`, but
-    for the time.
+    """Check that a round's documents are genuine and match each other.
+
+    Steps 1 to 5 of `verify_round`, except for the time.
     """
     manifest = verify_from(roster.analyst, announcement.manifest, Manifest)  # 1
     _same("deployment", manifest.deployment, roster.deployment)

@@ -1,3 +1,1 @@
-"""Definitions that the parties of shuffledp share: mechanism specs, onions, signed documents,
-errors, units.
-"""
+"""Definitions that the parties of shuffledp share: specs, onions, signed documents, errors."""

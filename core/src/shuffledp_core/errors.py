@@ -101,15 +101,11 @@ class EvidenceError(DocumentError):
 
 
 class FalseResultError(DocumentError):
-    """A genuine result contradicts the board or the headers that it rests on: its signer is wrong
-    or lies.
-    """
+    """A genuine result contradicts the board or the headers it rests on: its signer is wrong."""
 
 
 class FalseCertificateError(DocumentError):
-    """A genuine certificate claims more privacy than its own mechanism gives: its signer is wrong
-    or lies.
-    """
+    """A genuine certificate claims more privacy than its mechanism gives: its signer is wrong."""
 
 
 class ProofError(DocumentError):
@@ -117,15 +113,11 @@ class ProofError(DocumentError):
 
 
 class LedgerBehindError(DocumentError):
-    """A plan's certificate comes from a ledger that has lost charges which this node has seen
-    signed.
-    """
+    """A plan's certificate comes from a ledger that has lost charges which this node saw signed."""
 
 
 class LogProofError(DocumentError):
-    """A transparency log does not show what it should: an entry is missing, or its history was
-    changed.
-    """
+    """A transparency log fails to prove an entry, or its history was changed."""
 
 
 class StaleRosterError(ConfigError, DocumentError):
@@ -197,15 +189,11 @@ class RoundKeyError(NodeFault):
 
 
 class BadListError(NodeFault):
-    """The entry node's signed list of claims breaks a rule of verified mixing: that convicts the
-    entry node.
-    """
+    """The entry node's signed list of claims breaks a rule of verified mixing and convicts it."""
 
 
 class BadHopError(NodeFault):
-    """A header or batch of verified mixing is not the one that the list and the hops before it lead
-    to.
-    """
+    """A header or batch of verified mixing does not follow from the list and the earlier hops."""
 
 
 class BadBlameError(NodeFault):
@@ -213,9 +201,7 @@ class BadBlameError(NodeFault):
 
 
 class DuplicateIdentityError(NodeFault):
-    """Two processes run with the identity of one party, such as a copied machine: one of them must
-    be stopped.
-    """
+    """Two processes run with one party's identity, such as a copied machine: stop one of them."""
 
 
 class UnreachableError(NodeFault):
@@ -264,9 +250,7 @@ class RoundFailed(ShuffleDPError):  # noqa: N818
 
 
 class UnansweredError(RoundFailed):
-    """A verified round stops, and nobody can be shown to be guilty: an answer is missing, not
-    signed, or disagrees.
-    """
+    """A verified round stopped without provable culprit: a response is missing or inconsistent."""
 
 
 class TooFewReportsError(RoundFailed):
@@ -278,9 +262,7 @@ class CountMismatchError(RoundFailed):
 
 
 class LostMessagesError(CountMismatchError):
-    """Messages of a round are lost, doubled or invalid whose answer needs every one of them: there
-    is no answer.
-    """
+    """Messages were lost, duplicated or invalid in a round that needs all of them: no answer."""
 
 
 class ExpiredTLSCertificateError(ConfigError, UnreachableError):

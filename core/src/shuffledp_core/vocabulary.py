@@ -1,6 +1,4 @@
-"""Shared vocabulary of the parties: roles, mixing, stages of a certificate, outcomes, round ids,
-default suite.
-"""
+"""Shared vocabulary: roles, mixing, stages of a certificate, outcomes, round ids, suites."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from typing import Final
 
 
 class Role(StrEnum):
-    """Role of a caller: a party of the roster, or a client, operator or viewer, who are not in
-    it.
-    """
+    """Role of a caller: a party of the roster, or a client, operator or viewer outside it."""
 
     NODE = "node"
     ANALYST = "analyst"
@@ -30,9 +26,7 @@ class Mix(StrEnum):
 
 
 class CertificateStage(StrEnum):
-    """When a certificate is issued: before a round, for the planned reports, or after it, for those
-    that were mixed.
-    """
+    """When a certificate is issued: for the planned reports, or after the round for those mixed."""
 
     PLAN = "plan"
     FINAL = "final"

@@ -1,6 +1,4 @@
-"""Operator's commands, `shuffledp round|campaign|keys|results|report|console`, each imported when
-it runs.
-"""
+"""Operator's commands, `shuffledp round|campaign|keys|results|report|console`, imported lazily."""
 
 from __future__ import annotations
 
@@ -135,9 +133,7 @@ def round_(
 def report(
     folder: Annotated[Path, typer.Argument(help="Folder of a saved round.")] = Path("out/latest"),
 ) -> None:
-    """Regenerate a saved round's report.html from its signed documents, after verifying each of
-    them.
-    """
+    """Regenerate a saved round's report.html from its signed documents, after verifying them."""
     from shuffledp_ops.rounds.reporting import run_report_command
 
     run_report_command(folder)

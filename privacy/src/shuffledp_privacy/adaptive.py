@@ -1,5 +1,4 @@
-"""Adaptive composition: the cost of a population's rounds when each one's parameters may depend on
-earlier results.
+"""Adaptive composition: the cost of rounds whose parameters may depend on earlier results.
 
 The budget's privacy filters decide (`rounds.filters`; docs/accounting.md, propositions C13 to C16):
 a round is admitted while one of them still has room for it. A population's only round may use the

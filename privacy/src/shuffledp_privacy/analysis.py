@@ -43,8 +43,9 @@ together.
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The parameters of one round that its cost depends on: `mechanism`, `setting` and `delta` (0
-    <= δ < 1).
+    """The parameters of one round that its cost depends on.
+
+    `mechanism`, `setting` and `delta` (0 <= δ < 1).
     """
 
     mechanism: Mechanism
@@ -97,8 +98,9 @@ def calibrated(plan: RoundPlan) -> Mechanism:
 
 
 def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
-    """Privacy cost of a plan with `reports` reports, `plan.colluding` of them dishonest. d_max: the
-    domain's.
+    """Privacy cost of a plan with `reports` reports, `plan.colluding` of them dishonest.
+
+    d_max is the domain's unless the plan states one.
 
     A mechanism that needs no crowd counts on one honest user, the protected one.
 
@@ -125,8 +127,7 @@ def analyse(cost: Cost, nodes: int) -> CostAnalysis:
 
 
 def compose_costs(costs: Costs, adjacency: Adjacency, delta: float) -> Bounds:
-    """ε under `adjacency` at `delta` of all rounds together, had all been fixed in advance: the
-    least sound bound.
+    """The least sound ε under `adjacency` at `delta` of all rounds, had all been fixed in advance.
 
     ε of one adjacency is never added to ε of another. Each mechanism is analysed anew under
     `adjacency` and over its whole domain, whatever its own certificate was stated for: an ε of 0.1
@@ -148,9 +149,7 @@ def compose_costs(costs: Costs, adjacency: Adjacency, delta: float) -> Bounds:
 
 
 def rebase(costs: Costs, adjacency: Adjacency) -> tuple[tuple[Cost, int], ...]:
-    """Each different cost under `adjacency` and over its mechanism's whole domain, and how often,
-    in one order.
-    """
+    """Distinct costs and multiplicities, under `adjacency`, over the whole domain, sorted."""
     times: Counter[Cost] = Counter()
     for cost, count in Counter(costs).items():
         setting = Setting(cost.setting.users, cost.setting.honest, adjacency)
@@ -172,9 +171,7 @@ def _compose_costs(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
 
 
 def charged_once(times: tuple[tuple[Cost, int], ...]) -> tuple[tuple[Cost, int], ...]:
-    """Of the rounds that share a kept response one, once: their curve is that of all of them
-    together (K14).
-    """
+    """Keep one of the rounds that share a memoised response: its curve is that of all (K14)."""
     first: dict[object, tuple[Cost, int]] = {}
     for cost, count in times:
         name = cost.mechanism.response_name
@@ -205,8 +202,7 @@ def _convolve_costs(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds
 
 
 def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Round]:
-    """The rounds to be convolved: each kind by itself, or, of too many kinds, neighbours in ε
-    together.
+    """The rounds to convolve, one for each kind; if there are too many, neighbours in ε together.
 
     Sound: a group is counted at the largest of its members' curves, at every ε.
     """

@@ -1,5 +1,4 @@
-"""The vocabulary of the accountant: a setting, a question about it, and an answer with both sides
-of the truth.
+"""The vocabulary of the accountant: a setting, and bounds on both sides of the truth.
 
 The functions below ask the spec's analysis (`analyses`). Epsilon is in nats; under metric adjacency
 it is per unit of distance. All functions are pure.
@@ -97,9 +96,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class CorruptedBounds:
-    """The guarantee that is left when every mix node is corrupt: (epsilon, delta) of the local
-    view, ε_L.
-    """
+    """The guarantee (ε_L, δ) of the local view, which is left if every mix node is corrupt."""
 
     epsilon: float
     delta: float
@@ -152,8 +149,7 @@ def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedB
 
 
 def standard_error(spec: object, users: int, nodes: int = 1) -> float:
-    """Standard deviation of the estimate for `users` reports: of the sum, or of one histogram count
-    at worst.
+    """Standard deviation of the estimate for `users` reports: of the sum, or of the worst count.
 
     Args:
         spec: the mechanism.
@@ -176,8 +172,9 @@ def certified_curve(
     distance: int,
     epsilons: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """δ at each of `epsilons` (total, not per unit, any sign) for one value changed by exactly
-    `distance`.
+    """δ at each of `epsilons` for one value changed by exactly `distance`.
+
+    ε is total, not per unit, and of any sign.
 
     Shape: same as `epsilons`. Never below the truth, and at every point the δ of one dominating
     pair (or above it), so that composition may build on it. Mechanisms without a metric ignore

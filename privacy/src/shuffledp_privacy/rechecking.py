@@ -39,8 +39,9 @@ rr-shuffle with 900,000 messages 1e7. No other mechanism comes near.
 
 
 def recheck(claimed: Certificate, now: int | None = None) -> None:
-    """Computes a certificate's numbers again from its own parameters. docs/protocol.md,
-    "Rechecking".
+    """Recompute a certificate's numbers from its own parameters.
+
+    docs/protocol.md, "Rechecking".
 
     1. It may still be relied upon, and its round is one that there can be: what an accountant
        signed may be hostile, and is bounded before anything is computed from it.
@@ -121,9 +122,7 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
 
 
 def _check_size(spec: Spec) -> None:
-    """Raises `DocumentError` for a mechanism that no round has, whose numbers could take minutes to
-    compute.
-    """
+    """Raise `DocumentError` for a mechanism too large for any round, which could take minutes."""
     if spec.messages_per_user > MAX_MESSAGES_PER_USER:
         raise DocumentError(
             f"the certificate is for {spec.messages_per_user:,} messages per user, and a round "

@@ -56,8 +56,9 @@ def left_to_mixing(delta: float, rounds: int) -> float:
 
 
 def among_rounds(delta: float, rounds: int) -> float:
-    """One of so many equal parts, rounded down so that they never exceed δ together (proposition
-    C6); δ for one.
+    """One of equal parts of δ, rounded down so that they never exceed δ together (C6).
+
+    δ itself for one part.
     """
     return delta if rounds == 1 else down(delta / rounds)
 
@@ -68,9 +69,7 @@ def left_of(delta: float, taken: float) -> float:
 
 
 class PaddedParts(NamedTuple):
-    """For a sum with clamped noise: what clamping may cost, and what is left for the noise
-    (proposition S6).
-    """
+    """Parts of δ for a sum with clamped noise: for clamping, and for the noise (S6)."""
 
     clamping: float
     noise: float
@@ -82,9 +81,7 @@ def between_clamping_and_noise(delta: float) -> PaddedParts:
 
 
 class FilterParts(NamedTuple):
-    """For filters that run side by side: the Gaussian filter's, of which `leak` is a part, and the
-    pure one's.
-    """
+    """Parts of δ for filters side by side: the Gaussian one's with its `leak`, the pure one's."""
 
     gaussian: float
     leak: float
@@ -113,7 +110,8 @@ def clamping_nearby(delta: float) -> float:
 
 
 def own_tail(delta: float, rounds: int) -> float:
-    """The δ up to which the tail of one round of several is looked at when its padding is
-    chosen.
+    """The δ to which one round's tail is examined when its padding is chosen.
+
+    For one round of several.
     """
     return OWN_TAIL * delta / rounds

@@ -1,5 +1,4 @@
-"""A mechanism whose privacy curve is computed once and then read off a table, for the ledger's many
-compositions.
+"""A mechanism with a privacy curve tabulated once, for the ledger's many compositions.
 
 Every reservation adds up all rounds so far, and a curve costs up to seconds. δ is a convex function
 of e^ε, so the chord between two upper bounds of it is an upper bound; and it falls, so its last
@@ -245,9 +244,7 @@ class Tabulated(Analysis):
 
 @dataclass(frozen=True, slots=True)
 class Highest(Analysis):
-    """A spec for any of several rounds of similar cost: at each ε it has the largest of their
-    curves (C7).
-    """
+    """A spec for any of several rounds of similar cost: the largest curve at each ε (C7)."""
 
     members: tuple[tuple[Mechanism, Setting], ...]
 

@@ -1,5 +1,4 @@
-"""The same guarantee in other words: Rényi divergence, trade-off function, Gaussian mechanism,
-several reports.
+"""The same guarantee as Rényi divergence, trade-off function, Gaussian or group privacy.
 
 All of it is read from one table of upper bounds of δ(ε), which hold for every dataset and for both
 orders of the two neighbours (`filters.DeltaCurve`): docs/accounting.md, propositions C18 to C20.
@@ -55,8 +54,9 @@ UNDERFLOW: Final = 1e-150
 
 
 def table_of(item: Round) -> DeltaCurve:
-    """Upper bounds of δ(ε) of a round and all its repetitions, for any change up to the largest
-    distance.
+    """Upper bounds of δ(ε) of a round and its repetitions, for any change up to the largest.
+
+    Up to the largest distance.
 
     It ends in δ = 0 where a pure ε is known. Raises `UsageError` under metric adjacency, where ε is
     per unit of distance and these views are not, and as `certified_curve`.
@@ -145,9 +145,7 @@ def _log_rising(table: DeltaCurve, order: float) -> float:
 
 
 def _falling(table: DeltaCurve, power: float) -> float:
-    """Upper bound of ∫ v^-power t(v) dv over v >= 1 for power >= 0: both factors are below their
-    chords.
-    """
+    """Upper bound of ∫ v^-power t(v) dv over v >= 1 for power >= 0, by chords of both factors."""
     kernel = np.exp(-power * np.log1p(table.excess))
     left, right = table.deltas[:-1], table.deltas[1:]
     cells = kernel[:-1] * (2 * left + right) + kernel[1:] * (left + 2 * right)
@@ -194,8 +192,9 @@ def gaussian_shift(table: DeltaCurve, leak: float) -> float:
 
 
 def gaussian_shift_attained(epsilon: float, attained: float, leak: float) -> float:
-    """μ that any such Gaussian mechanism has at least, where some dataset costs δ = `attained` at
-    ε; rounded down.
+    """Lower bound of μ of any such Gaussian mechanism, as some dataset costs δ at ε.
+
+    δ = `attained`; rounded down.
     """
     delta = (attained - leak) / (1 - leak) * (1 - 1e-9)
     if not delta > 0:

@@ -1,6 +1,4 @@
-"""A histogram as bars: estimates from zero, intervals as lines, true counts as marks, and names
-that can be read.
-"""
+"""A histogram as bars: estimates from zero, intervals as lines, true counts as marks, names."""
 
 from __future__ import annotations
 

@@ -138,9 +138,7 @@ class Comparison:
 
     @property
     def recommendations(self) -> tuple[Recommendation, ...]:
-        """For a histogram, and for a sum, where asked: which row to take, with local and central
-        errors.
-        """
+        """The recommended rows for a histogram and for a sum, with the local and central errors."""
         return recommend(self.target, self.rows)
 
     def to_dict(self) -> list[dict[str, Any]]:

@@ -1,5 +1,4 @@
-"""The `shuffledp` command: the library's own commands, and those of every installed package that
-names some.
+"""The `shuffledp` command: the library's own commands, and those of installed packages.
 
 A package adds commands by an entry point of the group `shuffledp.commands` that is a `typer.Typer`.
 Packages and each command's code are imported when they are asked for, so that all commands start

@@ -170,8 +170,9 @@ def compose(
 
 
 def _scope_that_counts(plan: Plan) -> str:
-    """Nothing where every round draws anew: then rounds of several populations are alike, and cost
-    one curve.
+    """Key by which rounds share memoised responses; None if every round draws anew.
+
+    Then rounds of several populations are alike, and cost one curve.
     """
     return "" if remembered_by(plan.spec) is None else plan.scope
 

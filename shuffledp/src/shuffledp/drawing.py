@@ -99,9 +99,7 @@ def draw_curve(axes: Axes, lines: Curve) -> None:
 
 
 def draw_answer(axes: Axes, answer: Answer) -> None:
-    """The estimate with its interval beside the truth: a point for a sum, one for each symbol of a
-    histogram.
-    """
+    """Draw the estimate with its interval beside the truth: one point, or one for each symbol."""
     totals = np.atleast_1d(answer.total)
     truths = np.atleast_1d(answer.true_total)
     low, high = np.atleast_2d(answer.total_interval).T

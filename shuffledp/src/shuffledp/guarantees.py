@@ -1,5 +1,4 @@
-"""The guarantee of a plan: both sides of the truth, what is left when all nodes are corrupt, and
-why. Pure.
+"""The guarantee of a plan: both bounds, what is left if all nodes are corrupt, and why. Pure.
 
 Every number says in which direction it may be off: `certified` is never below the truth, `attained`
 never above it. docs/accounting.md has the propositions that `basis` names.

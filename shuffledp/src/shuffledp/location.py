@@ -117,9 +117,7 @@ class Grid:
 
     @property
     def metres_a_degree(self) -> tuple[float, float]:
-        """Metres of a degree of longitude, on the box's parallel nearest a pole, and of
-        latitude.
-        """
+        """Metres per degree of longitude, on the box's parallel nearest a pole, and of latitude."""
         return METRES_A_DEGREE * self._shrinking, METRES_A_DEGREE
 
     @property
@@ -138,8 +136,9 @@ class Grid:
         return self._shrinking * half / math.asin(self._shrinking * math.sin(half)) * (1 + 2.0**-40)
 
     def reach(self, radius: float) -> float:
-        """Largest distance in squares, as the crow flies, of two points of the map at most `radius`
-        metres apart.
+        """Largest distance in squares of two points of the map at most `radius` metres apart.
+
+        As the crow flies.
 
         Never below the truth: κ radius/side, and √2 for rounding to whole columns and rows
         (docs/accounting.md, S15).
@@ -362,9 +361,7 @@ class Centroid:
 
     @property
     def box(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """South-west and north-east corners of the interval, 95 % for each axis, so at least 90 %
-        for both.
-        """
+        """South-west and north-east corners of both axes' 95% intervals; jointly 90%."""
         low, high = zip(
             self.columns.mean_interval.tolist(), self.rows.mean_interval.tolist(), strict=True
         )

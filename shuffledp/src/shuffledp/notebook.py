@@ -56,9 +56,7 @@ def import_optional(module: str, install: str, what: str) -> ModuleType:
 
 
 def check_installed(module: str, install: str, what: str) -> None:
-    """Raises `NotInstalledError` without the module, before the work that would need it in the
-    end.
-    """
+    """Raise `NotInstalledError` without the module, before the work that needs it."""
     if find_spec(module) is None:
         raise NotInstalledError(
             f"{what} needs {module}, which is not installed: pip install '{install}'"

@@ -1,6 +1,4 @@
-"""Views of a guarantee in the terms of the papers: their adversaries, datasets, distances and
-noise. Pure.
-"""
+"""Views of a guarantee in the papers' terms: adversaries, datasets, distances, noise. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Progress of what takes its time, on standard error: bars on a terminal, plain lines for
-everything else.
-"""
+"""Progress of long work on standard error: bars on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -100,9 +98,7 @@ class Stages:
         self._lines.newest = (stage, done, total)
 
     def finish(self) -> None:
-        """Completes every bar: the round is over, though the last counts of a stage may not have
-        been reported.
-        """
+        """Complete every bar: the last counts of a stage may not have been reported."""
         for task in self._progress.tasks:
             total = task.total or 1
             self._progress.update(task.id, completed=total, total=total)

@@ -1,4 +1,5 @@
-"""Checking that the mixing of a verified round is right, from its published documents alone:
+"""Checks the mixing of a verified round from its published documents alone.
+
 docs/mixing.md, P3.
 """
 
@@ -100,9 +101,7 @@ def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...
 
 
 def unchecked_mixing(signed: Signed) -> tuple[str, ...]:
-    """What to say of a document that is checked without its folder: of the result of a verified
-    round, how to go on.
-    """
+    """Remark about a document checked without its folder: how to check its mixing."""
     if signed.label != Result.label or not _is_verified(from_json(signed.body, Result)):
         return ()
     return (
@@ -112,8 +111,9 @@ def unchecked_mixing(signed: Signed) -> tuple[str, ...]:
 
 
 def _is_verified(result: Result) -> bool:
-    """True if anything in the result says so: one that leaves the plan out must not pass for a
-    plain round's.
+    """True if any part of the result says that its round is verified, even if its plan does not.
+
+    A result that leaves the plan out must not pass for a plain round's.
     """
     inside = (result.plan_certificate, result.final_certificate)
     is_declared = any(

@@ -73,8 +73,9 @@ def recommend(target: Target, rows: Sequence[Advice]) -> tuple[Recommendation, .
 
 
 def _choose(rows: Sequence[Advice]) -> tuple[Advice, str]:
-    """The least error among those that any device can send, and that bear losses and absent
-    people.
+    """Choose the least error among rows that any device can send and that tolerate losses.
+
+    They tolerate lost messages and absent people.
     """
     reasons: list[str] = []
     for words, fits in _WANTED.items():

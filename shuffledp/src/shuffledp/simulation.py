@@ -1,5 +1,4 @@
-"""Simulation of a round: every user's report drawn as a client draws it, and the analyst's own
-estimate of them.
+"""Simulation of a round: reports drawn as clients draw them, and the analyst's own estimate.
 
 No network, no nodes and no keys: an honest shuffler leaves of the reports exactly the counts of
 their symbols, which is what is kept here. `shuffledp demo` plays the same round over real
@@ -88,9 +87,7 @@ class Answer:
 
     @property
     def mean(self) -> float | Floats:
-        """The estimated mean of the values, or the share of users for each symbol, shape
-        (symbols,).
-        """
+        """The estimated mean of the values, or each symbol's share of users (symbols,)."""
         return self.total / self.users
 
     @property
@@ -266,9 +263,7 @@ def simulate(
 
 
 def _counts(spec: Mechanism, values: Integers, seed: int | None) -> Integers:
-    """Number of reports of each kind, added up over blocks of users: all reports at once could be
-    too many to hold.
-    """
+    """Number of reports of each kind, added up over blocks of users to bound the memory."""
     rng = None if seed is None else np.random.default_rng(seed)
     arrays = RandomArrays() if rng is None else RandomArrays(rng.bytes)
     total = np.zeros(0, dtype=np.int64)

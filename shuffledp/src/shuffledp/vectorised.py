@@ -1,5 +1,4 @@
-"""The laws of the clients' samplers for whole arrays of users, by numpy: for simulations and
-benches, never for people.
+"""The laws of the clients' samplers for arrays of users, by numpy: only for simulations.
 
 Same laws as `shuffledp_core.sampling.randomisers`, but in doubles and from a pseudo-random
 generator: fast and repeatable, not exact to the last bit, and no source of privacy. What has no
@@ -65,9 +64,7 @@ def _(spec: DummyHistogram, values: Integers, generator: np.random.Generator) ->
 
 @randomise_all.register
 def _(spec: HadamardHistogram, values: Integers, generator: np.random.Generator) -> Integers:
-    """Any index, turned at one bit of the row's number where it has to lie in the half of the value
-    and does not.
-    """
+    """A uniform index, corrected at one bit of the row if it must lie in the value's half."""
     blanket = generator.random(values.shape) < float(spec.blanket)
     index = generator.integers(spec.alphabet, size=values.shape)
     row = values + 1

@@ -264,8 +264,9 @@ def verify(
 
 
 def check_beside(folder: Path, result: Result, roster: Roster) -> None:
-    """Checks the documents beside a verified result, where they are: whoever opens one takes it for
-    checked.
+    """Check the documents beside a verified result where they are present.
+
+    Readers take the documents beside a checked result for checked, too.
 
     Raises:
         ConfigError: a file cannot be read.

@@ -59,15 +59,11 @@ class Batch:
 
     @property
     def stretch_bits(self) -> int:
-        """The units are peeled by stretches of 2^`stretch_bits`, so many that labels of two bytes
-        number them.
-        """
+        """Log2 of a stretch of peeled units, which two-byte labels can number."""
         return max(_STRETCH_BITS, (self.units >> 16).bit_length())
 
     def left_out(self, memory: int) -> LeftOut:
-        """A collection of places of units that are to be left out, by stretches, in about `memory`
-        bytes.
-        """
+        """A collection of places of units to leave out, by stretches, in about `memory` bytes."""
         return LeftOut(
             self.stem("units"),
             max(1, -(-self.units >> self.stretch_bits)),

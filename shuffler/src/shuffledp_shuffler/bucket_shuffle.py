@@ -1,5 +1,4 @@
-"""A uniformly random order of any number of records, in bounded memory: random buckets, then an
-order inside each.
+"""A uniformly random order of records in bounded memory: random buckets, then order in each.
 
 Every record goes to the bucket of an independent, uniform label; each bucket is then read back,
 permuted uniformly in memory and appended to the output (Sandelius 1962). docs/protocol.md, section
@@ -34,9 +33,7 @@ _NUMBER_BYTES: Final = 8
 
 @dataclass(frozen=True)
 class PermutedBucket:
-    """Records of one bucket: `order` lists those that go out, and `addresses` says where `add` put
-    each of these.
-    """
+    """One bucket's records: `order` of those that go out, and the `addresses` from `add`."""
 
     records: Records
     order: NDArray[np.intp]

@@ -26,9 +26,7 @@ _ROUND: Final = "capacity"
 
 @dataclass(frozen=True)
 class Capacity:
-    """Onions per second in the default suite: of one worker by itself, and of all workers at
-    once.
-    """
+    """Onions per second in the default suite, of one worker alone and of all at once."""
 
     alone: float
     saturated: float

@@ -388,9 +388,7 @@ def _require_deployment(deployment: str, roster: Roster) -> None:
 def _check_route(
     route: tuple[Signed, ...], certificate: Certificate, record: RoundRecord, roster: Roster
 ) -> tuple[RoundKey, ...]:
-    """Verifies the round keys of a route: the certified nodes' own, each for its position in this
-    round.
-    """
+    """Verify that a route's round keys are the certified nodes' own, each for its position."""
     if tuple(signed.signer for signed in route) != certificate.route:
         raise RoundKeyError(
             f"the route is not the certified one, {', '.join(certificate.route)[:200]}"
@@ -407,8 +405,7 @@ def _check_route(
 def check_round_keys(
     route: tuple[Signed, ...], round_id: str, suite: str, certified: str, roster: Roster
 ) -> tuple[RoundKey, ...]:
-    """Verifies the round keys of the first nodes of a route, or of all, each for its position,
-    suite and certificate.
+    """Verify round keys of a route's first nodes, or all, against position, suite and certificate.
 
     `certified` is the certificate's digest. Raises `RoundKeyError`.
     """

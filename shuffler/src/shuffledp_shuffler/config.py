@@ -12,8 +12,7 @@ from shuffledp_shuffler.uploads import UploadLimits
 
 
 class MixingConfig(Section, frozen=True, kw_only=True):
-    """Mixing of a round takes at most `memory` bytes of the node's own process, however large the
-    batch is.
+    """Memory for mixing: at most `memory` bytes of the node's own process for any batch.
 
     What does not fit lies sealed on the disk meanwhile. docs/operations.md, "Sizing".
     """

@@ -1,5 +1,4 @@
-"""Detection of duplicate onions in a batch: a copied onion could be traced through the mix by its
-copy.
+"""Detection of duplicate onions in a batch: a copy could trace an onion through the mix.
 
 Every record gets a tag under a fresh key, and the pairs (tag, address) go to buckets by their tags:
 equal records meet in one bucket, which fits into memory. Only records whose tags are equal are then
@@ -57,8 +56,9 @@ def tagger(random: RandomBytes) -> Tagger:
 
 
 def wide_tagger(key: bytes) -> Tagger:
-    """A pseudo-random function of records of one length, to 128 bits in two words, under a key of
-    16 bytes.
+    """A pseudo-random function of records of one length, to 128 bits, under a key of 16 bytes.
+
+    The 128 bits are two words.
 
     The CBC-MAC of AES (Bellare, Kilian, Rogaway 2000): a pseudo-random function while all messages
     have one length. Without the key no one can make records whose tags meet, or fall into one

@@ -1,5 +1,6 @@
-"""Streams of submissions, each from a gateway that brings those of many devices. docs/protocol.md,
-"Submit".
+"""Streams of submissions, each from a gateway that carries those of many devices.
+
+docs/protocol.md, "Submit".
 
 A stream has no right that a single call lacks: every submission in it is checked and answered as if
 it were alone, and what is under way is bounded. What a stream saves is the cost of calls, and it
@@ -58,8 +59,7 @@ class Gateways(Generic[Request]):
         self._streams = 0
 
     async def answers(self, requests: AsyncIterator[Request]) -> AsyncGenerator[list[Answer], None]:
-        """Yields the answers to one stream, in the order of its requests, each time those that are
-        ready.
+        """Yield the answers to one stream in the order of its requests, as soon as they are ready.
 
         Raises:
             BusyError: there are too many streams; or this one brought nothing that got a receipt

@@ -28,8 +28,7 @@ _OVERFLOW: Final = 64 * math.log(2)
 
 @dataclass(frozen=True)
 class Layout:
-    """Rows in buckets: how many buckets (a power of two), most rows of one, and rows that are
-    written at once.
+    """Layout of rows in buckets: number of buckets (a power of two), most rows, rows per write.
 
     With one bucket, a segment is as long as the bucket, so that nothing is written.
     """
@@ -71,8 +70,7 @@ def layout(rows: int, width: int, working: int, memory: int) -> Layout:
 
 
 def fullest(rows: int, buckets: int) -> int:
-    """Number of rows that no bucket exceeds, but with probability 2^-64, when each row takes one
-    independently.
+    """Number of rows that no bucket exceeds except with probability 2^-64, each row independent.
 
     Bernstein's inequality: P(X - mu >= t) <= exp(-t^2 / (2 (mu + t / 3))) for a binomial X of mean
     mu, whose variance is at most mu; then a union bound over the buckets. Never too small.

@@ -1,5 +1,4 @@
-"""The highest ledger position that this node has seen signed, by population: a ledger never goes
-back.
+"""The highest signed ledger position seen by this node, by population: ledgers only grow.
 
 A ledger that is restored from a backup has forgotten the rounds charged since, and would let the
 population spend their budget again. The accountant cannot notice; the nodes that took part in those
@@ -25,9 +24,7 @@ after the highest.
 
 
 class SeenPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The highest position of a population that was seen, and whether its ledger was found behind
-    it since.
-    """
+    """The highest position seen of a population, and True if its ledger was behind it since."""
 
     entry: int
     round_id: str

@@ -127,9 +127,7 @@ class LiveRound:
         self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.forget_hop)
 
     def forget_hop(self) -> None:
-        """Erases the hop that is kept, if one is: the next inquiry opens the batch again from
-        disk.
-        """
+        """Erase the cached hop, if any: the next inquiry reads the batch again from disk."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -249,9 +247,7 @@ class LiveRound:
         )
 
     async def watch(self) -> AsyncGenerator[RoundSnapshot, None]:
-        """Yields the status now and at every change, at most one per `WATCH_SECONDS`, until the
-        round ends.
-        """
+        """Yield the status now and at each change, at most one per `WATCH_SECONDS`."""
         while not self.deleted:
             # Taken before the snapshot: a change in between then wakes us at once, and is not
             # missed.

@@ -1,5 +1,4 @@
-"""Metrics of a mix node: submissions, records, bytes, rounds, and the seconds and rate of every
-stage.
+"""Metrics of a mix node: submissions, records, bytes, rounds, and time and rate of each stage.
 
 `NodeMetrics` counts events where they happen; `inventory` adds the present state when the page is
 read.

@@ -51,9 +51,7 @@ DropCheck: TypeAlias = Callable[[int], None]
 
 @dataclass(frozen=True)
 class MixResult:
-    """Result of a mix: SHA-256 of the target in hex, number of records in it, and number of records
-    dropped.
-    """
+    """Result of a mix: SHA-256 of the target in hex, records sent and records dropped."""
 
     digest: str
     records: int

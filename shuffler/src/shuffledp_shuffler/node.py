@@ -64,9 +64,7 @@ class MixNode:
         self._services.metrics.capacity.labels("all").set(capacity.saturated)
 
     async def recover(self) -> None:
-        """Loads every round from disk and resumes what a crash interrupted; see
-        `recover_rounds`.
-        """
+        """Load every round from disk and resume what a crash interrupted; see `recover_rounds`."""
         self._rounds.started = self._services.clock()
         await recover_rounds(self._services, self._rounds)
 
@@ -171,8 +169,9 @@ class MixNode:
         return await in_thread(accusation_of, self._rounds.get(round_id))
 
     async def answer(self, round_id: str, chunks: Chunks) -> bytes:
-        """Continues the traces or passages of an accusation, one inquiry at a time; see
-        `answer_inquiry`.
+        """Continue the traces or passages of an accusation, one inquiry at a time.
+
+        See `answer_inquiry`.
         """
         live = self._rounds.get(round_id)
         require_output(live)  # before anything is read of an inquiry that is too early or too late

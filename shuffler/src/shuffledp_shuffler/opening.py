@@ -138,9 +138,7 @@ async def set_manifest(services: NodeServices, live: LiveRound, signed: Signed) 
 
 
 def adopt_keys(live: LiveRound, packed: bytes) -> None:
-    """Splits the keys of a round as they are on disk: the round key, then the secrets of a verified
-    round.
-    """
+    """Split a round's keys as stored on disk: the round key, then a verified round's secrets."""
     length = suite_named(live.record.own_key().suite).private_key_bytes
     live.private_key = packed[:length]
     live.secret = read_secret(packed[length:]) if packed[length:] else None

@@ -26,9 +26,7 @@ class Layer:
 
     @property
     def unit_bytes(self) -> int:
-        """Length in bytes of one unit to open: a user's envelope at position 1, a record
-        elsewhere.
-        """
+        """Length in bytes of one unit: a user's envelope at position 1, a record elsewhere."""
         return (
             self.geometry.envelope_bytes
             if self.position == 1
@@ -43,9 +41,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class PeeledChunk:
-    """A packed chunk without one layer, and the places of the records that did not open and are
-    left out.
-    """
+    """A packed chunk without one layer, and the places of the records that failed to decrypt."""
 
     data: bytes
     closed: tuple[int, ...]

@@ -1,6 +1,4 @@
-"""Uniform labels and permutations from the operating system's CSPRNG, and packed records in an
-order (invariant 3).
-"""
+"""Uniform labels and permutations from the OS's CSPRNG, and packed records (invariant 3)."""
 
 from __future__ import annotations
 
@@ -59,8 +57,9 @@ def uniform_labels(count: int, buckets: int, random: RandomBytes) -> NDArray[np.
 
 
 def permuted_pieces(records: Records, order: NDArray[np.intp], piece_bytes: int) -> Iterator[bytes]:
-    """The records in the given order, packed, in pieces of about `piece_bytes` (memory: one
-    piece).
+    """The records in the given order, packed, in pieces of about `piece_bytes`.
+
+    Memory: one piece.
     """
     rows = max(1, piece_bytes // records.shape[1])
     for start in range(0, len(order), rows):

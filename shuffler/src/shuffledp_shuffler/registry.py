@@ -38,9 +38,7 @@ class NodeServices:
 
     @property
     def corrupt(self) -> bool:
-        """True if the node must declare itself corrupt: it logs what it learns, or its behaviour is
-        unknown.
-        """
+        """True if the node must declare itself corrupt: it logs secrets or runs other code."""
         return self.foreign or self.work.corruption is not None
 
 
@@ -105,9 +103,7 @@ class RoundRegistry:
             live.job = asyncio.create_task(pipeline.run(live))
 
     def forget_hops(self, but: LiveRound) -> None:
-        """Erases the hops that other rounds keep for their next inquiries, to free memory for this
-        one.
-        """
+        """Erase the hops that other rounds cache for inquiries, to free memory for this one."""
         for live in self._rounds.values():
             if live is not but:
                 live.forget_hop()

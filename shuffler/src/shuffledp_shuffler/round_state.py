@@ -94,9 +94,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def answerable(self) -> bool:
-        """True in a verified round: until it is deleted, a later accusation may need this node's
-        step.
-        """
+        """True in a verified round until deleted: an accusation may need this node's step."""
         return self.phase is not Phase.FAILED and self.own_key().mixing is not msgspec.UNSET
 
     @property

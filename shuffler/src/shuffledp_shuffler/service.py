@@ -1,6 +1,4 @@
-"""gRPC services of a mix node: translation between messages and calls on `MixNode`, and nothing
-else.
-"""
+"""gRPC services of a mix node, which only translate between messages and calls on `MixNode`."""
 
 # ruff: noqa: ARG002, N802 - gRPC names the methods and hands every one a context
 
@@ -85,9 +83,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     """The service that the analyst and the clients call."""
 
     def __init__(self, node: MixNode, refused: Callable[[str, Exception], None]) -> None:
-        """`refused` is told of every submission that is refused inside a stream: method and
-        error.
-        """
+        """`refused` is called with method and error of every submission refused inside a stream."""
         self._node = node
         self._refused = refused
         self._gateways = Gateways(self._begin)

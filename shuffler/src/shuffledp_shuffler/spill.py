@@ -1,5 +1,4 @@
-"""Rows in numbered buckets: in memory while they are few, beyond that on disk, where they are never
-in the clear.
+"""Rows in numbered buckets, in memory while they fit, beyond that encrypted on disk.
 
 Every bucket has one segment in memory, to which rows are added. A full segment is sealed
 (AES-256-GCM) and appended to the bucket's file. The key is of one `Buckets` object, drawn by it,
@@ -42,9 +41,7 @@ class Buckets:
     """
 
     def __init__(self, stem: Path, layout: Layout, width: int) -> None:
-        """Empty buckets, whose files, if any, are called like `stem`, with the bucket's number and
-        `SPILL`.
-        """
+        """Create empty buckets, with file names of `stem`, the bucket's number and `SPILL`."""
         self.layout = layout
         self.sizes = np.zeros(layout.buckets, dtype=np.int64)
         """Number of rows of every bucket."""
@@ -104,9 +101,7 @@ class Buckets:
         return (labels.astype(np.uint64) << np.uint64(ROW_BITS)) | numbers.astype(np.uint64)
 
     def _append(self, rows: Records) -> NDArray[np.uint64]:
-        """`add` of rows for which there is room in the only bucket: a copy, and no look at
-        labels.
-        """
+        """`add` of rows that fit into the only bucket: copied without looking at labels."""
         first = int(self.sizes[0])
         end = first + len(rows)
         self._open[first:end] = rows

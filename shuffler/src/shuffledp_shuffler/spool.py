@@ -1,5 +1,6 @@
-"""Accepted submissions of the entry node: on disk before they are acknowledged, each credential
-once (invariant 4).
+"""Accepted submissions of the entry node, on disk before acknowledgement (invariant 4).
+
+Each credential submits once.
 
 Sealed envelopes all have one length, so they lie packed in one flat file, in order of arrival. A
 SQLite index (WAL, synchronous=FULL) says which credentials were accepted with which envelope
@@ -51,8 +52,7 @@ CREATE TABLE IF NOT EXISTS accepted (
 
 @dataclass(frozen=True)
 class Submission:
-    """A genuine submission, or (no envelope) the question which one of this credential was
-    accepted.
+    """A genuine submission or, without envelope, the query which one of a credential was accepted.
 
     `refusal` is what a new submission is refused with; an accepted one that comes again is answered
     all the same.
@@ -106,9 +106,7 @@ class _Close:
 
 
 def _trouble(error: sqlite3.Error) -> str:
-    """Describes an SQLite error: a damaged database, or else a disk or permissions that prevent
-    writing.
-    """
+    """Describe an SQLite error: a damaged database, or what prevents writing."""
     code = getattr(error, "sqlite_errorname", "")
     if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return f"the index of accepted submissions is damaged: {error}"
@@ -300,8 +298,7 @@ class Spool:
     def _commit(
         self, group: list[tuple[_Request, Submission]]
     ) -> list[tuple[_Request, Submission]]:
-        """Commits a group: envelopes first, then the index, so that what the index counts is always
-        there.
+        """Commit a group: envelopes first, then the index, so that indexed envelopes always exist.
 
         Returns those that are stored, or only ask; the others have their refusal as outcome.
         """

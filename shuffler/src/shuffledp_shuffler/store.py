@@ -1,5 +1,6 @@
-"""Rounds of a node on disk: all that must survive kill -9 while a round is open, and nothing after
-it. docs/adr/0002.
+"""Rounds of a node on disk: all that must survive kill -9 while open, and nothing afterwards.
+
+docs/adr/0002.
 
 lock                       held by the running node
 rounds/<round>/record.json the round's record, replaced as a whole at every step
@@ -81,9 +82,7 @@ class RoundFolder:
         write_atomic(self._record, to_json(record))
 
     def give_up(self, record: RoundRecord) -> None:
-        """Makes a failed `record` the round's state and erases the rest, first if the disk is
-        full.
-        """
+        """Make a failed `record` the round's state and erase the rest (first on a full disk)."""
         self.make_room(lambda: self.commit(record))
         self.erase_consumed(record.phase)
 
@@ -144,18 +143,14 @@ class RoundFolder:
             return 0
 
     def count_attempts(self, attempts: int) -> None:
-        """Writes down how often the batch was begun on, for a process that this one may not live to
-        be.
-        """
+        """Record the number of attempts on the batch, for the process that follows this one."""
         if attempts == 0:
             self._attempts.unlink(missing_ok=True)  # also possible on a full disk
             return
         write_atomic(self._attempts, str(attempts).encode())
 
     def take_incoming(self, upload: Path, record: RoundRecord) -> None:
-        """Moves a verified, flushed upload into the round, then commits the record that counts on
-        it.
-        """
+        """Move a verified, flushed upload into the round, then commit its record."""
         # Killed before the commit, the round still waits: no record names this file, and the next
         # one replaces it.
         upload.rename(self.incoming)
@@ -273,9 +268,7 @@ class NodeStore:
             return None
 
     def discard(self, round_id: str, signed: Signed) -> None:
-        """Keeps the discard, then erases the round: after a crash in between, the next start
-        finishes the erasure.
-        """
+        """Store the discard, then erase the round; the next start completes an erasure."""
         if from_json(signed.body, Discard).round_id != round_id:
             raise ValueError("the discard is for another round")
         folder = RoundFolder(self._rounds / round_id)

@@ -176,8 +176,6 @@ class Uploads:
         return bytes(envelope)
 
     def _patience(self, offsets: Offsets) -> float:
-        """Seconds from the beginning by which the next chunk must arrive: bytes that arrive buy
-        time.
-        """
+        """Seconds from the start by which the next chunk must arrive; bytes extend it."""
         following = min(offsets.received + CHUNK_BYTES, offsets.total)
         return min(self._bounds.seconds, GRACE_SECONDS + following / self._bounds.rate)

@@ -231,9 +231,7 @@ def load(
     ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Load-test an entry node: users arrive in an open loop, the round ends, and every receipt is
-    verified.
-    """
+    """Load-test an entry node with an open loop of users, and verify every receipt at the end."""
     from shuffledp_sim.load.command import run_load_command
     from shuffledp_sim.load.options import LoadOptions
 

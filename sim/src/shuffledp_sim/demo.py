@@ -1,6 +1,4 @@
-"""Demo of a whole round on this machine, from values in a file to a signed answer: `shuffledp
-demo`.
-"""
+"""Demo of a round on this machine, from values in a file to a signed answer: `shuffledp demo`."""
 
 from __future__ import annotations
 
@@ -142,9 +140,7 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
 
 
 def _save(played: FinishedRound, out: Path) -> None:
-    """Saves the documents in `out`, else in a new temporary folder: the analyst that knows them is
-    gone.
-    """
+    """Save the documents in `out`, else in a new temporary folder, as the analyst has ended."""
     try:
         save_round(played.report, out / played.report.round_id, played.keys, played.evidence)
     except OSError as error:
@@ -185,8 +181,9 @@ def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Pat
 
 
 def _tracer() -> Callable[[Path], TraceOutcome]:
-    """The attack with a round's evidence, from an installed package: this one is below the
-    adversary's.
+    """The attack with a round's evidence, from an installed package above this one.
+
+    The adversary's package depends on this one.
     """
     for entry_point in entry_points(group="shuffledp.tracers"):
         tracer: Callable[[Path], TraceOutcome] = entry_point.load()
@@ -200,8 +197,7 @@ def _tracer() -> Callable[[Path], TraceOutcome]:
 async def run_demo(
     options: DemoOptions, column: Column, stages: Stages, folder: Path
 ) -> FinishedRound:
-    """Plays one round over processes of its own, with the evidence of its corrupt nodes but without
-    an attack on it.
+    """Run one round over processes, with its corrupt nodes' evidence but without an attack on it.
 
     Raises:
         ShuffleDPError: whatever ended the round.

@@ -35,8 +35,9 @@ class ChargeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Privacy budget of a population for all its rounds: ε (nats, above 0) at δ (0 < δ < 1), under
-    `adjacency`.
+    """Privacy budget of a population for all its rounds, under `adjacency`.
+
+    ε is in nats and above 0; 0 < δ < 1.
 
     Under standard adjacency ε bounds what any change of a user's values reveals; metric charges are
     converted (`analysis.spent`). A metric budget counts ε per unit of distance, for populations
@@ -110,8 +111,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class AccountStanding:
-    """Contents of a population's account: each cost that counts, with its multiplicity, and the
-    last entry.
+    """Contents of a population's account: each cost that counts, how often, and the last entry.
 
     `reconciled` is the entry up to which all charges were made again after a restore from a backup;
     0: never restored.
@@ -124,8 +124,9 @@ class AccountStanding:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Statement of a population's account: ε spent and left (nats, at the budget's δ), and number
-    of charges by state.
+    """Statement of a population's account: ε spent and left, and the number of charges by state.
+
+    ε is in nats, at the budget's δ.
 
     `left` is the difference; because rounds compose to less than their sum, more than that may fit.
     `if_fixed` is the ε of all rounds together if all their parameters were fixed in advance,
@@ -204,9 +205,7 @@ def settled_cost(charge: Charge, real: Settlement) -> tuple[Cost, float]:
 def account_for_settlement(
     budget: Budget, standing: AccountStanding, charge: Charge, real: Settlement
 ) -> Account:
-    """The account with the settled cost in place of the reserved one, even where that overspends
-    the budget.
-    """
+    """The account with the settled cost in place of the reserved one, even if it overspends."""
     cost, _ = settled_cost(charge, real)
     # The old cost goes out once: other rounds of the same cost stay.
     times = Counter(standing.counted) - Counter([charge.cost]) + Counter([cost])

@@ -1,5 +1,4 @@
-"""Database of the ledger: SQLite in a file (default) or PostgreSQL, with one kind of error for
-both.
+"""Database of the ledger: SQLite (default) or PostgreSQL, with the same errors for both.
 
 SQLite runs in WAL mode with synchronous=FULL (a commit is on the disk when it returns), every
 transaction begins IMMEDIATE (no two writers ever hold the same snapshot), and a busy database is
@@ -201,9 +200,7 @@ def _begin_immediate(connection: Connection) -> None:
 
 
 def _check_integrity(connection: Connection) -> None:
-    """Has SQLite check all its pages, so that damage is found at the start and not during a
-    round.
-    """
+    """Let SQLite check all its pages, so that damage is found at the start, not during a round."""
     if connection.dialect.name == "sqlite":
         verdict = connection.execute(text("PRAGMA integrity_check")).scalars().all()
         if verdict != ["ok"]:

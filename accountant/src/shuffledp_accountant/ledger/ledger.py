@@ -1,5 +1,6 @@
-"""Transactions of the privacy ledger: reserve, settle, release, each exactly once under concurrency
-and crashes.
+"""Transactions of the privacy ledger: reserve, settle and release.
+
+Each happens exactly once under concurrency and crashes.
 
 Composition takes up to seconds, so it is not done while the database is locked. A change is
 computed on a snapshot and commits only if the population's revision is still the snapshot's
@@ -199,8 +200,9 @@ class Ledger:
             return {int(row.entry): int(row.reserved_at) for row in db.execute(mine)}
 
     def readmit(self, population: str, lost: Sequence[Charge], reconciled: int) -> None:
-        """Charges rounds again that a restored ledger has forgotten, all or none, whatever is left
-        of the budget.
+        """Charge rounds again that a restored ledger lacks, even beyond the budget.
+
+        Either all of them are charged or none.
 
         Args:
             population: one with a budget.

@@ -19,9 +19,7 @@ ANSWER_SECONDS: Final = 8.0
 def connect_with_patience(
     _dialect: Any, _record: Any, args: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """SQLAlchemy's `do_connect`: a connection whose every wait, that for itself included, ends at
-    `ANSWER_SECONDS`.
-    """
+    """Connect for SQLAlchemy's `do_connect`, with every wait limited to `ANSWER_SECONDS`."""
     return _patient_connection().connect(*args, **options)
 
 

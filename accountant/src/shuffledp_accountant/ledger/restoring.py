@@ -1,5 +1,4 @@
-"""Charging rounds again that a ledger restored from a backup has forgotten, from their signed
-certificates.
+"""Charges missing rounds again in a ledger restored from a backup, from signed certificates.
 
 Each certificate states its round's place in the population's account, so that a gap is visible.
 What was released meanwhile, or never settled, counts as reserved: more is charged than was spent,
@@ -151,8 +150,7 @@ def _parse(signed: Signed, model: type[DocumentT]) -> DocumentT:
 
 
 def restore(ledger: Ledger, evidence: dict[str, RoundCertificates]) -> list[RestoredLedger]:
-    """Charges every round of `evidence` that the ledger does not know, and reconciles accounts
-    without a gap.
+    """Charge every round of `evidence` that the ledger lacks, and reconcile complete accounts.
 
     A round that the ledger holds as reserved is settled by its final certificate.
 
@@ -217,9 +215,7 @@ def _charge(evidence: RoundCertificates) -> Charge:
 
 
 def _settle(ledger: Ledger, evidence: RoundCertificates) -> None:
-    """Settles a round that the backup holds as reserved, by its final certificate, if there is
-    one.
-    """
+    """Settle a round that the backup holds as reserved, if its final certificate is at hand."""
     final, data = evidence.final, evidence.final_bytes
     if final is None or data is None:
         return
@@ -236,9 +232,7 @@ def _setting(certificate: Certificate) -> Setting:
 
 
 def plan_of(certificate: Certificate) -> RoundPlan:
-    """A plan that asks for what was certified, by which the round can still be settled or
-    released.
-    """
+    """A plan that asks for what was certified, so that the round can be settled or released."""
     mechanism: Mechanism = certificate.mechanism
     return RoundPlan(
         population=certificate.population,

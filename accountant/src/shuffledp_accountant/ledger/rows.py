@@ -139,9 +139,7 @@ def cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
 
 
 class _CostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns of a cost, as strict as a signed document: SQLite would keep any type in any
-    column.
-    """
+    """Check the columns of a cost as strictly as a signed document: SQLite accepts any type."""
 
     mechanism: str
     users: int

@@ -167,9 +167,7 @@ def _messages(spec: Mechanism, geometry: Geometry, value: int) -> list[bytes]:
 
 
 def _view(geometry: Geometry, board: list[bytes], forged: list[bytes]) -> list[int]:
-    """Numbers of symbols 0 and 1 among the records that are not the adversary's, and the first
-    one's symbol.
-    """
+    """Counts of symbols 0 and 1 in the others' records, and the symbol of the first record."""
     taken_away = set(forged)
     symbols = [
         int.from_bytes(message[: geometry.symbol_bytes], "big")

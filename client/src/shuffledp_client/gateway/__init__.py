@@ -1,3 +1,1 @@
-"""An HTTPS gateway for devices without gRPC: it carries what is sealed and signed, and can neither
-read nor forge.
-"""
+"""An HTTPS gateway for devices without gRPC: it can neither read nor forge what it carries."""

@@ -1,6 +1,4 @@
-"""The gateway as an ASGI application: routes, and a guard in front of them that bounds and
-translates.
-"""
+"""The gateway as an ASGI application: routes behind a guard that limits and translates."""
 
 from __future__ import annotations
 

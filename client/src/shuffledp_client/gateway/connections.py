@@ -1,5 +1,6 @@
-"""HTTP connections that must get on: a request's head within some seconds, its body in the
-application, or the end.
+"""HTTP connections with time limits: requests that arrive too slowly are closed.
+
+The head must arrive within some seconds; the application limits the body.
 
 uvicorn bounds the silence between two requests, and nothing else: a caller that sends a byte now
 and then could keep a connection for ever.
@@ -80,9 +81,7 @@ class TimedConnection(H11Protocol):
             self._expect()
 
     def on_response_complete(self) -> None:
-        """Before the next request: uvicorn's own bound on silence begins, and ours on slowness
-        ends.
-        """
+        """End our limit on slowness: until the next request uvicorn's limit on silence applies."""
         self._relax()
         super().on_response_complete()
         # Of a body that the application did not want the rest may still come: not for longer than a
@@ -113,8 +112,9 @@ class TimedConnection(H11Protocol):
 
 
 class BoundedConnection(TimedConnection):
-    """A connection of the gateway: errors are answered as problems, and it ends after the answer
-    that is under way.
+    """A connection of the gateway: errors are answered as problems, then the connection ends.
+
+    It ends after the answer that is under way.
     """
 
     def send_400_response(self, msg: str) -> None:

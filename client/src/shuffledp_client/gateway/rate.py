@@ -53,8 +53,9 @@ class Room:
 
     @contextmanager
     def place(self) -> Iterator[Callable[[int], None]]:
-        """A function that takes bytes of the budget until the block ends, and raises `BusyError`
-        when it is used up.
+        """Context with a function that reserves bytes of the budget until the block ends.
+
+        The function raises `BusyError` if the budget is used up.
         """
         taken = 0
 

@@ -176,9 +176,7 @@ class GatewayServer:
 
 
 def _server_tls(files: TLSFiles) -> ssl.SSLContext:
-    """TLS 1.3 that asks every caller for a certificate of the deployment's authority, as the gRPC
-    services do.
-    """
+    """TLS 1.3 that requires a client certificate of the deployment's authority, as gRPC does."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED

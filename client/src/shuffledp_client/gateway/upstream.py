@@ -1,6 +1,4 @@
-"""The gateway's calls to analyst and entry nodes: as a device makes them, each asked once, since
-devices ask again.
-"""
+"""The gateway's calls to analyst and entry nodes, each made once: devices retry themselves."""
 
 from __future__ import annotations
 

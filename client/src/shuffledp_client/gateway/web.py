@@ -1,5 +1,6 @@
-"""The gateway's listener for web pages: named origins, no certificate of the caller, callers behind
-named proxies.
+"""The gateway's listener for web pages.
+
+It allows named origins, asks for no client certificate, and trusts named proxies.
 
 docs/reference/gateway.md, "For pages".
 """

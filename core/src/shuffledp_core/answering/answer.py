@@ -1,6 +1,4 @@
-"""Recomputation of the published estimate from the published board, with the analyst's own decoder
-and estimator.
-"""
+"""Recomputation of the published estimate from the board, with the analyst's own code."""
 
 from __future__ import annotations
 
@@ -73,8 +71,9 @@ def check_estimate(
     lost: int = 0,
     nodes: int = 0,
 ) -> None:
-    """Checks that `published` is the estimate of these counts of `users` reports, less `lost`
-    messages, and of the dummies of `nodes` nodes, up to rounding.
+    """Check that `published` is the estimate of these counts, up to rounding.
+
+    The counts are of `users` reports, less `lost` messages, and of the dummies of `nodes` nodes.
 
     Raises:
         FalseResultError: it is not; names the first number that differs.

@@ -184,8 +184,9 @@ def sum_of_bits(ones: int, users: Fraction, max_value: int, flip: Fraction) -> E
 def sum_of_quantised_bits(
     ones: int, users: Fraction, max_value: int, bits: int, flip: Fraction, rounding: Fraction
 ) -> Estimate:
-    """A sum from unary codes in steps of Q = k/r, each bit flipped with probability f: Q (ones - n
-    r f)/(1 - 2 f).
+    """A sum from unary codes in steps of Q = k/r, each bit flipped with probability f.
+
+    Estimate: Q (ones - n r f)/(1 - 2 f).
 
     Unbiased for all values. Bits that were 0 or 1 before they were flipped have the variance f (1 -
     f), and the one bit of a report that was rounded at random with chance s has (1 - 2 f)² s (1 -
@@ -250,8 +251,9 @@ def sum_with_noise(
     epsilon: float,
     bias: float = 0.0,
 ) -> Estimate:
-    """A sum to which noise of the law `noise` was added: A - B with A, B ~ NB(shape, 1 -
-    exp(-epsilon)).
+    """A sum to which noise of the law `noise` was added.
+
+    The noise is A - B with A, B ~ NB(shape, 1 - exp(-epsilon)).
 
     `bias` is the most by which clamping may move the mean. It depends on the values, so it is not
     taken off: the standard error is the root of the mean squared error at worst, and the interval

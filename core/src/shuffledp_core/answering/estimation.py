@@ -67,8 +67,7 @@ def estimate(
     estimator: Estimator = Estimator.INVERTED,
     nodes: int = 0,
 ) -> Estimate:
-    """The debiased answer to a round: a histogram or sum over the reports that count, and a mean of
-    them.
+    """The debiased answer to a round: a histogram, or a sum and a mean, over the valid reports.
 
     Args:
         spec: the mechanism that every client ran.
@@ -133,7 +132,5 @@ def _possible(
 
 
 def check_informative(spec: Mechanism) -> None:
-    """Raises `UsageError` for parameters under which messages do not depend on values, so that
-    nothing is learnt.
-    """
+    """Raise `UsageError` for parameters under which messages do not depend on values."""
     spec.check_informative()

@@ -104,9 +104,7 @@ def lower_tail(ones: Integers, bits: Sequence[Bits]) -> Floats:
 
 
 def _log1p(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """ln(1 + z) with all digits where z is small, which numpy's does not have for complex
-    numbers.
-    """
+    """ln(1 + z) with all digits for small z, which numpy lacks for complex numbers."""
     real = 0.5 * np.log1p(2 * values.real + np.abs(values) ** 2)
     return np.asarray(real + 1j * np.arctan2(values.imag, 1 + values.real))
 
@@ -253,8 +251,7 @@ def _computed_ends(
 def rounded_sum_interval(
     ones: int, bits: int, users: int, unit: Fraction, flip: Fraction
 ) -> tuple[int, int]:
-    """Interval for the sum of values in unary code, each rounded at random to a whole number of
-    bits.
+    """Interval for the sum of values in unary code, each rounded at random to whole bits.
 
     Args:
         ones: number of bits that are 1.
@@ -296,8 +293,9 @@ def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fractio
 def composition_laws(
     steps: Fraction, bits: int, users: int, flip: float, slope: float
 ) -> list[Bits]:
-    """Laws of the ones, of which one has at least the tail of any values that add up to `steps`
-    bits.
+    """Laws of the ones, one of which has the largest tail over all values that add up to `steps`.
+
+    `steps` is in bits.
 
     Values add up to A sure bits and m = `users` rounded ones. For a given A the tail is largest
     where all rounded bits have the same chance. All A are covered by blocks of neighbouring ones: a

@@ -1,5 +1,4 @@
-"""Histograms that are possible, from unbiased ones that need not be: by projection, or by maximum
-likelihood.
+"""Turns unbiased histograms into possible ones, by projection or by maximum likelihood.
 
 What comes out has no negative count and the known total, and costs no privacy: it is computed from
 the counts that everybody sees. It is biased where counts are small, so intervals stay those of the
@@ -63,8 +62,9 @@ def project(values: ArrayLike, total: float) -> Floats:
 
 
 def most_likely_histogram(counts: ArrayLike, q: float, slope: float) -> Floats:
-    """Maximum likelihood where a report names its user's symbol with probability q + slope, each
-    other with q.
+    """Maximum likelihood if a report names the user's symbol with probability q + slope.
+
+    It names each other symbol with probability q.
 
     What the iterative Bayesian update tends to, without iterating: Σ c_y ln(q + slope x_y/n) is
     largest, over x >= 0 with Σ x = n, at x_y = max(t c_y - n q/slope, 0), as its derivatives are
@@ -101,8 +101,9 @@ def iterative_bayesian_update(
     tolerance: float = TOLERANCE,
     most_steps: int = MOST_STEPS,
 ) -> Floats:
-    """Maximum likelihood for any randomiser of one message, by expectation and maximisation, from
-    the uniform law on.
+    """Maximum likelihood for any randomiser of one message, by expectation maximisation.
+
+    Starts from the uniform law.
 
     Each step gives every report to the values by their posterior under the law of the step before
     (Agrawal and Aggarwal 2001). It stops where no law can be more likely by more than `tolerance`:

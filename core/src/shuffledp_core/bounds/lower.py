@@ -53,8 +53,7 @@ _LARGEST_EPSILON: Final = 700.0
 
 @dataclass(frozen=True, slots=True)
 class BitCounts:
-    """Ones on the board: T = Bin(others, chance) + Bin(bits, high), against Bin(bits, low) after
-    the change.
+    """Ones on the board: T = Bin(others, chance) + Bin(bits, high), or Bin(bits, low) when changed.
 
     Attributes:
         others: bits that the change does not touch.
@@ -90,8 +89,9 @@ class BitCounts:
 
 @dataclass(frozen=True, slots=True)
 class ShiftedNoise:
-    """A sum with noise Y, a difference of two NB(shape, 1 - e^-rate), against the same sum plus
-    `distance`.
+    """A sum with noise Y, against the same sum plus `distance`.
+
+    Y is a difference of two NB(shape, 1 - e^-rate).
 
     Attributes:
         shape: number of whole discrete Laplace noises, above 0.
@@ -165,9 +165,7 @@ class ReportSum:
         return _excess(before, after, epsilon, error)
 
     def _modulus(self) -> int | None:
-        """Points of the sum modulo a power of two, itself a statistic: wrapping loses information
-        and adds no error.
-        """
+        """The sum modulo a power of two: wrapping loses information but adds no error."""
         import numpy as np
 
         places = np.arange(self.before.size)
@@ -222,9 +220,7 @@ class DummyCounts:
 def _excess(
     before: NDArray[np.float64], after: NDArray[np.float64], epsilon: float, error: float
 ) -> float:
-    """Σ (P - e^ε Q)_+ less the rounding of each term, and less `error` in the probability of an
-    event.
-    """
+    """Σ (P - e^ε Q)_+, less the rounding of terms and `error` in the probability of an event."""
     import numpy as np
 
     growth = math.exp(epsilon)

@@ -126,9 +126,7 @@ def check_headers(
 
 
 def check_size(name: str, length: int) -> None:
-    """Raises `MalformedDocumentError` for a header of `name` that has more bytes than a header
-    has.
-    """
+    """Raise `MalformedDocumentError` for a header of `name` that is longer than any header."""
     if length > MAX_HEADER_BYTES:
         raise MalformedDocumentError(
             f"the batch header of {name} has {length} bytes; a header has at most "

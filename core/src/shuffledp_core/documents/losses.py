@@ -26,9 +26,7 @@ class Losses:
     invalid: int = 0
 
     def dishonest(self, messages_per_user: int) -> int:
-        """Least number of users who broke the protocol: each has sent `messages_per_user` messages
-        at most.
-        """
+        """Least number of users who broke the protocol; each sends at most `messages_per_user`."""
         # Rounded up: one spoiled message is already one user who broke the protocol.
         return -(-self.invalid // messages_per_user)
 
@@ -41,8 +39,9 @@ NO_LOSSES = Losses()
 
 
 def most_dropped(accepted: int, planned_honest: int, messages_per_user: int) -> int:
-    """Most onions that the nodes of a route may drop together: with more, the planned crowd may be
-    missing.
+    """Most onions that the nodes of a route may drop together.
+
+    If they drop more, the planned number of honest users may be missing.
 
     Args:
         accepted: reports that the entry node accepted.
@@ -99,8 +98,7 @@ def honest_reports(
 def charged_reports(
     accepted: int, planned_users: int, planned_honest: int, mechanism: Spec, losses: Losses
 ) -> int:
-    """Number of whole honest reports that a round is charged for, if the plan's assumption is not
-    refuted.
+    """Number of honest reports that a round is charged for, if the plan's assumption may hold.
 
     As `honest_reports`, but dropped messages cost no more than the reports beyond the plan's: that
     `planned_honest` whole reports are among those mixed is what the plan assumes, and otherwise one

@@ -198,8 +198,7 @@ def _check_names(what: str, names: Iterable[str]) -> None:
 
 
 class Credential(Document, frozen=True, kw_only=True):
-    """A user's right to one submission a round: its public key, signed by the population's
-    enrolment key.
+    """A user's right to one submission per round: a public key signed by the enrolment key.
 
     It counts until `expires_at`, or, where that is None, until it is withdrawn.
     """
@@ -281,8 +280,7 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class LedgerPosition(_Part, frozen=True, kw_only=True):
-    """A certificate's place in its population's account: ε at `delta` over everything charged so
-    far.
+    """A certificate's place in its population's account, with ε at `delta` of all charges so far.
 
     `entry` counts the charges of the population from 1; `spent` includes this one; None: no finite
     bound. `composition` is how the budget adds up; `if_fixed` is the same ε if all parameters had
@@ -380,8 +378,9 @@ class Certificate(Document, frozen=True, kw_only=True):
 
 
 class MixingKey(_Part, frozen=True, kw_only=True):
-    """A node's keys for verified mixing, in hex: B_i and M_i with a proof each (docs/mixing.md,
-    "Keys").
+    """A node's keys for provable mixing, in hex: B_i and M_i with a proof each.
+
+    docs/mixing.md, "Keys".
 
     Node 1 opens nothing, and has no M. `enrolment_key` is the population's in this node's roster;
     `withdrawals` is the serial of the list of withdrawn credentials that this node knows, 0 for
@@ -435,8 +434,9 @@ class Manifest(Document, frozen=True, kw_only=True):
 
     @property
     def most_board_bytes(self) -> int:
-        """Bytes of the longest board that a round with this manifest can have: every message of
-        every report, and the dummies of every node.
+        """Bytes of the longest board that a round with this manifest can have.
+
+        It holds every message of every report, and the dummies of every node.
         """
         return (
             self.geometry.count_records(self.geometry.hops + 1, max(0, self.max_reports))
@@ -466,9 +466,7 @@ class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Receipt(Document, frozen=True, kw_only=True):
-    """The entry node's statement that this submission is on its disk and will be relayed in this
-    round.
-    """
+    """The entry node's signed statement that it stored this submission and will relay it."""
 
     label: ClassVar[str] = "receipt"
     round_id: str
@@ -498,8 +496,7 @@ class BatchHeader(Document, frozen=True, kw_only=True):
 
 
 class Discard(Document, frozen=True, kw_only=True):
-    """A node's statement that it erased its round key and will not forward anything (more) of this
-    round.
+    """A node's statement that it erased its round key and forwards nothing more of this round.
 
     `forwarded` says whether anything left the node before. Discards of all nodes with `forwarded`
     false are what lets the accountant release a reserved budget.
@@ -512,9 +509,7 @@ class Discard(Document, frozen=True, kw_only=True):
 
 
 class HistoryDigest(_Part, frozen=True, kw_only=True):
-    """Digest and length of what is published beside the board of a verified round: list, headers,
-    exclusions.
-    """
+    """Digest and length of the history of a verified round: list, headers, exclusions."""
 
     digest: str
     length: int

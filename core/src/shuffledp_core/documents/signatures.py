@@ -90,9 +90,7 @@ part of order 8.
 
 
 def is_ours(equation: Equation) -> bool:
-    """True if an implementation of step 4 refuses what only the equation with the cofactor
-    accepts.
-    """
+    """True if step 4 must refuse a signature that only the equation with the cofactor accepts."""
     try:
         equation(_KEY, _WITH_COFACTOR, b"0")
     except InvalidSignature:

@@ -1,5 +1,4 @@
-"""Signed documents: an Ed25519 signature over a label and a body, verified before the body is
-parsed.
+"""Signed documents: an Ed25519 signature over a label and a body, verified before parsing.
 
 A signed document is JSON so that people can read it in a file, an MQTT message or a lab. The
 signature covers `"shuffledp/v1/" || label || 0x00 || body`, so a signature under one label is
@@ -138,8 +137,9 @@ def from_json(data: bytes | str, model: type[StructT]) -> StructT:
 
 
 def _check_text(data: bytes | str) -> None:
-    """Refuses what msgspec lets pass: of a repeated field it takes the last one, where other
-    readers take the first.
+    """Refuse text that msgspec accepts but other readers may read differently.
+
+    Of a repeated field msgspec takes the last one, where other readers take the first.
 
     Call it on text that msgspec has read already: the depth is then that of the schema. Raises
     `ValueError`.

@@ -15,9 +15,7 @@ from shuffledp_core.errors import (
 
 
 class SubmissionClaim(Document, frozen=True, kw_only=True):
-    """A client's statement, under its credential's key, that this envelope is its submission to
-    this round.
-    """
+    """A client's statement, under its credential's key, that this envelope is its submission."""
 
     label: ClassVar[str] = "submission"
     round_id: str

@@ -56,8 +56,7 @@ class Answers(StrEnum):
 class Spec(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="mechanism"
 ):
-    """A mechanism with its exact parameters: immutable, hashable, strict on the wire, tagged by its
-    name.
+    """A mechanism with its exact parameters: immutable, hashable, strictly parsed, tagged by name.
 
     Users hold whole numbers {0..domain-1}. Each sends `messages_per_user` symbols of
     {0..alphabet-1}, always as many; what they say together is the user's answer, one whole number
@@ -105,9 +104,7 @@ class Spec(
 
     @property
     def size(self) -> int:
-        """The size as a round's plan states it: number of symbols of a histogram, or largest value
-        of a sum.
-        """
+        """Size in a round's plan: number of symbols of a histogram, or largest value of a sum."""
         raise NotImplementedError
 
     @property
@@ -150,8 +147,7 @@ class Spec(
 
     @property
     def response_name(self) -> str | None:
-        """The name of the response that a device keeps for all rounds that have this name in
-        common; None for none.
+        """Name of the memoised response that rounds of this name share; None for none.
 
         Such rounds do not compose: they are charged once, for all that the response can ever show.
         """
@@ -182,9 +178,7 @@ class Spec(
         raise NotImplementedError
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """The answer of a user who holds `value`, inside the domain: the law that is certified, and
-        no other.
-        """
+        """The randomised answer of a user who holds `value`, in the domain: the certified law."""
         raise NotImplementedError
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
@@ -206,9 +200,7 @@ class Spec(
         raise NotImplementedError
 
     def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:  # noqa: ARG002
-        """The m symbols that a client sends for `answer`: `encode`, unless the mechanism draws
-        them.
-        """
+        """The m symbols that a client sends for `answer`: `encode`, unless drawn at random."""
         return self.encode(answer)
 
     def weigh(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -235,9 +227,7 @@ class Spec(
         return self.alphabet
 
     def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The counts of these symbols of a board, shape (cells,): all that the estimate is a
-        function of.
-        """
+        """The counts of these symbols on a board, shape (cells,), the estimate's only input."""
         import numpy as np
 
         return np.bincount(symbols, minlength=self.alphabet).astype(np.int64)
@@ -287,8 +277,7 @@ class Spec(
         return math.inf
 
     def witness(self, honest: int, distance: int) -> Witness | None:  # noqa: ARG002
-        """One statistic of the board on two datasets that differ by `distance` in one of `honest`
-        values.
+        """A statistic of the board on two datasets that differ by `distance` in one value.
 
         What it attains (`lower_bounds`) no true certificate is below. None where the mechanism
         names no statistic.
@@ -296,9 +285,7 @@ class Spec(
         return None
 
     def check_informative(self) -> None:
-        """Raises `UsageError` for parameters under which messages do not depend on values: nothing
-        would be learnt.
-        """
+        """Raise `UsageError` for parameters under which messages do not depend on values."""
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """The debiased answer to a round with these counts, shape (cells,), of these messages.
@@ -308,8 +295,7 @@ class Spec(
         raise NotImplementedError
 
     def most_likely(self, counts: Counts) -> NDArray[np.float64]:
-        """The most likely histogram under these counts, shape (domain,), where the mechanism knows
-        how to find it.
+        """The most likely histogram under these counts, shape (domain,), or None if unknown.
 
         Raises:
             UsageError: it does not.
@@ -432,8 +418,7 @@ class UnarySpec(SumSpec, frozen=True, kw_only=True):
 
 
 class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
-    """A sum to which each user adds noise of its own, shifted, clamped and unary-coded (Athanasiou
-    et al. 2025).
+    """A sum to which each user adds noise: shifted, clamped, unary-coded (Athanasiou 2025).
 
     N = A - B with A, B ~ NB(1/noise_shares, 1-φ) independent, φ = exp(-noise_rate); the user sends
     clamp(x + N + c, 0, k + 2c) ones among k + 2c bits, c = padding. A subclass has the field
@@ -516,8 +501,9 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
 
     @property
     def bias(self) -> float:
-        """Largest mean, over all values, by which clamping moves one report: that of a value at an
-        end; rounded up.
+        """Largest mean change of one report by clamping, over all values, rounded up.
+
+        That of a value at an end.
 
         Exact for whole noises: 𝔼(N - c)_+ - 𝔼(N - k - c)_+ = φ^(c+1) (1 - φ^k)/(1 - φ²). For shares
         an upper bound, as P(A = j) <= φ^j/shares: 𝔼(A - c)_+ <= φ^(c+1)/(shares (1 - φ)²).
@@ -540,9 +526,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
 
 
 def tally(answers: NDArray[np.int64], alphabet: int) -> NDArray[np.int64]:
-    """Counts of each symbol, shape (rounds, alphabet), where an answer, shape (rounds, users), is
-    its one symbol.
-    """
+    """Counts of each symbol, shape (rounds, alphabet), from one-symbol answers (rounds, users)."""
     import numpy as np
 
     rounds = len(answers)

@@ -78,8 +78,7 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         return index | ((index & row).bit_count() & 1) << bit
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """Vectorised `sample`: any index, turned at one bit of the row's number where it must
-        lie in the other half.
+        """Vectorised `sample`: a uniform index, corrected at one bit if in the wrong half.
 
         Turning that bit maps the one half of the indices onto the other, so that what is uniform
         stays so.
@@ -106,9 +105,7 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         return log_odds(self.blanket)
 
     def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
-        """Indices in the half of the user's first symbol and not of the new one, which all others
-        hold.
-        """
+        """Indices in the half of the user's first symbol but not of the new one; others hold it."""
         from shuffledp_core.bounds.lower import BitCounts
 
         low = self.blanket / 4  # a quarter of all indices
@@ -119,16 +116,16 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         refuse_pure_noise("blanket", self.blanket)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """By how many indices lie in each symbol's half: Bin(n_s, 1 - γ/2) + Bin(n - n_s, 1/2) of
-        them.
+        """Estimate from how many indices lie in each symbol's half.
+
+        That number is Bin(n_s, 1 - γ/2) + Bin(n - n_s, 1/2).
         """
         inside = in_halves(counts)[1 : self.symbols + 1]
         return histogram_of(inside, present.reports, 1 - self.blanket / 2, Fraction(1, 2))
 
 
 def in_halves(counts: Counts) -> NDArray[np.int64]:
-    """How many indices lie where each row of the Hadamard matrix is 1, from the counts of the
-    indices.
+    """Number of indices at which each row of the Hadamard matrix is 1, from the indices' counts.
 
     By the fast Walsh-Hadamard transform, K log2 K additions of whole numbers: row i times the
     counts is the number inside its half less the number outside.

@@ -60,17 +60,13 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
 
     @property
     def rounding(self) -> Fraction:
-        """Largest variance of one value's rounding, over all values, in steps: s (1 - s), at most
-        1/4.
-        """
+        """Largest variance of one value's rounding in steps: s (1 - s) <= 1/4, over all values."""
         # s takes all multiples of 1/parts.
         parts = Fraction(self.bits, self.max_value).denominator
         return Fraction((parts // 2) * ((parts + 1) // 2), parts**2)
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """The value in steps, rounded at random, and of its unary code the number of ones that is
-        left.
-        """
+        """Round the value to steps at random; return the ones left of its randomised code."""
         steps, rest = divmod(value * self.bits, self.max_value)
         return self.code.sample(steps + int(integers.below(self.max_value) < rest), integers)
 
@@ -91,9 +87,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         return steps * per_step + dilute(per_step, Fraction(rest, self.max_value))
 
     def witness(self, honest: int, distance: int) -> Witness | None:
-        """Ones, all other values being 0, for a change from 0 by less than a step or by whole
-        steps.
-        """
+        """Ones, all other values being 0: a change from 0 by less than a step or by steps."""
         from shuffledp_core.bounds.lower import BitCounts
 
         steps, rest = divmod(distance * self.bits, self.max_value)

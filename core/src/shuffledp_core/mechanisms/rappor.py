@@ -159,8 +159,9 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         return 2 * log_odds(self.fake)
 
     def witness(self, honest: int, distance: int) -> Witness | None:  # noqa: ARG002
-        """Reports with the bit of the user's first symbol and without that of the new one, which
-        all others hold.
+        """Reports with the bit of the user's first symbol but not of the new one.
+
+        All others hold the new symbol.
         """
         from shuffledp_core.bounds.lower import BitCounts
 
@@ -177,8 +178,9 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
             )
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """A symbol's bit is set in Bin(n_s, q*) + Bin(n - n_s, p*) reports of users who were asked
-        independently.
+        """Estimate from the reports with a symbol's bit: Bin(n_s, q*) + Bin(n - n_s, p*).
+
+        Holds for users who were asked independently.
         """
         low, high = self.report_chances
         return histogram_of(counts[1:], present.reports, high, low)

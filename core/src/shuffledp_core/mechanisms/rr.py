@@ -45,9 +45,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
         return self.max_value
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """The count of ones is all that is kept: what remains after shuffling, and less than the
-        certified bits.
-        """
+        """The number of ones, which is all that remains after shuffling the certified bits."""
         flip = self.randomise / 2
         return (
             value

@@ -1,5 +1,6 @@
-"""Split-mix: shares of one discrete Laplace noise, each noisy value split into random numbers that
-add up to it.
+"""Split-mix: shares of one discrete Laplace noise, each noisy value split into random numbers.
+
+The numbers add up to the noisy value.
 
 Balle, Bell, Gascón and Nissim 2020 and Ghazi et al. 2020, after Ishai et al. 2006. Notation:
 docs/accounting.md, S19.
@@ -96,9 +97,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         return (values + noise) % self.modulus
 
     def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:
-        """m - 1 uniform numbers and what is missing to the answer, modulo q: uniform on all that
-        add up to it.
-        """
+        """m - 1 uniform numbers and the rest of the answer modulo q: uniform given their sum."""
         if not 0 <= answer < self.modulus:
             raise ValueError(f"an answer must be from 0 to {self.modulus - 1}")
         drawn = [integers.below(self.modulus) for _ in range(self.pieces - 1)]
@@ -134,9 +133,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         return np.stack([np.full(len(answers), answers.shape[1] * self.pieces), sums], axis=1)
 
     def local_epsilon(self, distance: int) -> float:
-        """ln P(N=0)/P(N=d) of one share: a user's pieces add up to the value and its own noise (S8,
-        S19).
-        """
+        """ln P(N=0)/P(N=d) of one share: a user's pieces reveal value plus noise (S8, S19)."""
         return noisy_report(self.noise_epsilon, self.shares, distance)
 
     def witness(self, honest: int, distance: int) -> Witness:
@@ -178,8 +175,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
 
 
 def least_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: int) -> int:
-    """The smallest modulus around which the noisy sum of so many users wraps with probability
-    `WRAPPED` at most.
+    """The smallest modulus at which the noisy sum wraps with probability at most `WRAPPED`.
 
     n k + 1 sums without noise, and on each side as much as the noise exceeds with that probability
     (Chernoff's bound).

@@ -1,5 +1,4 @@
-"""Batches in ristretto255 by the optional wheel `shuffledp-accel`, which has them from
-`curve25519-dalek`.
+"""Batches in ristretto255 by the optional wheel `shuffledp-accel` (`curve25519-dalek`).
 
 They are a maintained library's, on every processor; docs/adr/0012-accelerator.md.
 """

@@ -1,5 +1,4 @@
-"""Many elements at a time: by the accelerator where it is installed, else by libsodium one after
-the other.
+"""Operations on many elements: by the accelerator if installed, else by libsodium one by one.
 
 What comes out is the same, byte for byte. Work on many elements is shared by the processor's cores:
 neither library holds the interpreter's lock.
@@ -117,9 +116,7 @@ def multiples(base: Element, factors: Sequence[Scalar]) -> list[Element]:
 
 @lru_cache(maxsize=64)
 def _base(encoded: Element) -> Any:
-    """The wheel's base, whose table then serves all users of a process: 30 KB each, four or five in
-    a round.
-    """
+    """The wheel's base, whose table is shared by a process: 30 KB each, four or five per round."""
     return points().Base(encoded)
 
 

@@ -32,8 +32,7 @@ from shuffledp_core.mixproof.trees import verify_path
 
 @dataclass(frozen=True)
 class Case:
-    """What every judgement rests on: the round, the list, checked headers 1, 2, .., and what was
-    deleted so far.
+    """The basis of every judgement: the round, the list, the checked headers and the deletions.
 
     `deleted` maps a position to the keys that were deleted from its input.
     """

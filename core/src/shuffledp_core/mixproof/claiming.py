@@ -1,5 +1,4 @@
-"""Claims as they travel: a claim with its enrolment, packed into a length that the round's geometry
-alone gives.
+"""Claims on the wire: a claim with its enrolment, packed into a length fixed by the geometry.
 
 A claim names a credential by its public key. Whether that is enrolled, everybody checks by the
 enrolment authority's own signature: its document is written in one way, so that expiry and
@@ -36,8 +35,9 @@ _NEVER: Final = 2 ** (8 * _EXPIRY_BYTES) - 1
 
 @dataclass(frozen=True)
 class EnrolledClaim:
-    """A claim with what shows that its credential is enrolled: expiry (ms since 1970, or None) and
-    signature.
+    """A claim with proof that its credential is enrolled: expiry and signature.
+
+    The expiry is in milliseconds since 1970, or None.
     """
 
     claim: Claim
@@ -126,8 +126,7 @@ def _unpack_fields(data: bytes, messages: int) -> Claim:
 
 
 def signed_enrolments(terms: MixTerms, claims: Sequence[EnrolledClaim]) -> bytes:
-    """What node 1 signs beside its list: expiry and enrolment of each of its claims, in the list's
-    order.
+    """The bytes that node 1 signs beside its list: expiry and enrolment of each claim, in order.
 
     Neither is in the claim that the credential signed. Whoever carries the list could otherwise
     damage one of them, and honest node 1 would stand there with a user who is not enrolled.
@@ -148,9 +147,7 @@ def _packed_expiry(enrolled: EnrolledClaim) -> bytes:
 
 @dataclass(frozen=True)
 class Enrolment:
-    """Who may take part in one verified round: the population, when submissions close, and who is
-    withdrawn, C1.
-    """
+    """Who may take part in one verified round (C1): population, closing time, withdrawals."""
 
     population: Population
     closes_at: int

@@ -159,9 +159,7 @@ def board_message(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
 def _contents(
     terms: MixTerms, secrets: Sequence[Scalar], symbols: Sequence[int]
 ) -> tuple[list[Element], list[bytes]]:
-    """For each message its key on the board, x B_L, and what its last box holds, symbol ||
-    proof.
-    """
+    """For each message its key on the board, x B_L, and its last plaintext, symbol || proof."""
     encoded = [symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols]
     contexts = [(terms.manifest, symbol) for symbol in encoded]
     keys, proofs = prove_each("message", contexts, terms.route.blinding[-1], secrets, no_randomness)
@@ -218,9 +216,7 @@ def _claim(
 
 
 def salt(terms: MixTerms, seed: bytes, index: int) -> bytes:
-    """What hides the commitment to record `index`, which node 1 shows of a blamed user's record
-    only.
-    """
+    """Salt of the commitment to record `index`; node 1 shows it only for a blamed user."""
     return digest_parts("salt", terms.manifest, seed, number(index))
 
 
@@ -314,8 +310,7 @@ def verify_signature(terms: MixTerms, claim: Claim) -> None:
 def open_submission(
     terms: MixTerms, claim: Claim, submission: bytes
 ) -> tuple[bytes, tuple[bytes, ...]]:
-    """(seed, records) of a checked claim's submission, C4: only node 1 sees it, before it gives a
-    receipt.
+    """(seed, records) of a checked claim's submission (C4), as node 1 sees it before the receipt.
 
     Raises:
         BadClaimError: another length, or these are not the records that the claim commits to.

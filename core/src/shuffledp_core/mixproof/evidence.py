@@ -94,9 +94,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """An accused record with the steps of the nodes before the accuser, the nearest first, down to
-    a claim.
-    """
+    """An accused record with the steps of nodes before the accuser, nearest first, to a claim."""
 
     accused: AccusedRecord
     steps: tuple[Step, ...] = ()
@@ -148,8 +146,9 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A whole accusation by the party at `position`: a trace a record by ascending index, a passage
-    a named user.
+    """A whole accusation by the party at `position`: traces by record, passages by named user.
+
+    Records are in ascending order.
     """
 
     position: int
@@ -159,9 +158,7 @@ class Transcript:
 
 @dataclass(frozen=True)
 class ExcludedUser:
-    """A user whom a transcript names, and its keys as they stand in the accuser's input, where they
-    are deleted.
-    """
+    """A user whom a transcript names, and the keys to be deleted from the accuser's input."""
 
     position: int
     credential: bytes

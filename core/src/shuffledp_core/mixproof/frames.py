@@ -90,9 +90,7 @@ def check_frame(data: bytes) -> None:
 
 
 def _read_count(data: bytes, first: int, at: int) -> tuple[int, int, int]:
-    """Where the first item begins, how many items there are, and from how many values each is
-    read.
-    """
+    """Start of the first item, number of items, and number of values from which each is read."""
     if first < 0xA0:
         return at, first & 0x0F, 2 if first < 0x90 else 1
     width = _ARRAYS.get(first) or _MAPS.get(first)

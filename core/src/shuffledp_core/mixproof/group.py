@@ -169,9 +169,7 @@ def total(points: Iterable[bytes]) -> Element:
 
 
 def add_points(points: Iterable[bytes]) -> bytes:
-    """The sum of valid elements and of sums of such, where any of them, and the result, may be the
-    identity.
-    """
+    """The sum of valid elements and their sums; any of them may be the identity."""
     return bytes(reduce(_library().crypto_core_ristretto255_add, points, IDENTITY))
 
 

@@ -17,8 +17,7 @@ Signer: TypeAlias = Callable[[bytes], bytes]
 
 @dataclass(frozen=True)
 class Header:
-    """Node `position`'s statement, which it signs: `count` records under `root`, whose keys add up
-    to `total`, Σ_i.
+    """A node's signed statement: `count` records under `root`, whose keys add up to `total`, Σ_i.
 
     `previous` is the digest of the fields of the header before it, for node 1 of the list: a node
     that signs two headers cannot put the other one before a header that rests on the first.

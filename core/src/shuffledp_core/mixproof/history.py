@@ -1,4 +1,5 @@
-"""What goes with a batch, and is published beside the board: list, headers, exclusions.
+"""The history of a batch, published beside the board: list, headers, exclusions.
+
 docs/protocol.md, "History".
 
 MessagePack, since it is nearly all bytes. Its length is bounded and its digest checked before it is
@@ -51,8 +52,7 @@ a signature.
 
 @dataclass(frozen=True)
 class History:
-    """A round up to some batch: node 1's list with its signatures, and all headers and transcripts
-    since.
+    """A round up to some batch: node 1's signed list, and all headers and transcripts since.
 
     `claims` are packed (`claiming`), by ascending credential, and behind those of the users stand
     those of the nodes' dummies in route order, where nodes add some; `withdrawals` is the signed
@@ -129,8 +129,7 @@ class Accusation:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """What a node is asked to go on with: traces, or where there are passages, those of the users
-    that traces name.
+    """The task of a node in tracing: continue these traces, or the passages of the named users.
 
     `position` is the accuser's; `headers` and `transcripts` are all before it. The answer has the
     same traces and passages, each with one step more.
@@ -194,8 +193,7 @@ def unblamed_bytes(manifest: Manifest) -> int:
 
 
 def most_read(manifest: Manifest, memory: int) -> int:
-    """Most bytes of a history, or of questions about one, that a party reads if it may use `memory`
-    bytes for that.
+    """Most bytes of a history, or of inquiries about one, that a party with `memory` bytes reads.
 
     By the manifest alone every user but `min_reports` might be accused, which can be far more than
     any machine holds; whoever sends so much need not have any of it, and would end this party's

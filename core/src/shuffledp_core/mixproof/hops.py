@@ -1,5 +1,6 @@
-"""A party of the route in one round, as a state machine without I/O: docs/mixing.md, "Hop i",
-"Analyst", "Blame".
+"""A party of the route in one round, as a state machine without I/O.
+
+docs/mixing.md, "Hop i", "Analyst", "Blame".
 
 Legal order of calls: `receive` (node 1: `Hop.take`), then `accuse`; if that gave records, `settle`;
 then `Hop.release` or `Analyst.board`; `Hop.show` and its like from then on until `erase`. After a
@@ -51,8 +52,7 @@ AnswerT = TypeVar("AnswerT", Step, Origin)
 
 @dataclass(frozen=True)
 class TraceQuestion:
-    """What a node is asked to go on with: an accused record's trace so far, and what led to the
-    accuser's input.
+    """An accused record's trace so far, to be continued, and the accuser's input.
 
     `position` is the accuser's; `headers` and `transcripts` are all before it.
     """
@@ -178,16 +178,13 @@ class Receiver:
         )
 
     def resume_accusation(self, accused: Sequence[AccusedRecord]) -> None:
-        """Takes back, after a restart, the accusation that was made of this batch: there is only
-        one.
-        """
+        """Restore, after a restart, the only accusation that was made of this batch."""
         if self._batch is None:
             raise RoundStateError(f"position {self.position} has no batch to accuse records of")
         self._accusation, self._settled = tuple(accused), not accused
 
     def settle(self, transcript: Transcript | None) -> None:
-        """Ends the accusation, H7: every accused record was traced to a claim, and those users'
-        keys are deleted.
+        """End the accusation (H7): every record was traced, and those users' keys are deleted.
 
         None stands for a trace that nobody goes on with. A transcript that somebody carried
         damaged, or that answers too little, ends nothing: ask for another one until the deadline.
@@ -225,9 +222,7 @@ class Receiver:
         return self.chain.without(transcript)
 
     def erase(self) -> None:
-        """Forgets secrets, input and order: after a refusal, and when the round is over for
-        everybody.
-        """
+        """Erase secrets, input and order, after a refusal or at the end of the round."""
         self._batch, self._settled = None, False
 
     @property
@@ -266,8 +261,7 @@ class Analyst(Receiver):
         super().__init__(terms, listed, terms.analyst, sign)
 
     def board(self) -> tuple[tuple[bytes, ...], bytes]:
-        """Every key || symbol || proof that is left, to be published, and the analyst's signature,
-        F4.
+        """The board to publish, each remaining key || symbol || proof, and the signature (F4).
 
         Raises:
             RoundStateError: a record may be accused (H7).
@@ -360,14 +354,11 @@ class Hop(Receiver):
         return tuple(self._order)
 
     def resume_output(self, order: Sequence[int], header: Header, records: Sequence[bytes]) -> None:
-        """Takes back, after a restart, the one output that was committed, so that its steps can be
-        shown.
-        """
+        """Restore, after a restart, the only committed output, so that its steps can be shown."""
         self._order, self._output = list(order), (header, tuple(records))
 
     def show(self, question: TraceQuestion, random: RandomBytes) -> Trace:
-        """Goes on with a trace by this node's step, or as node 1 by the claim that the record comes
-        from (T3 to T5).
+        """Continue a trace by this node's step or, at node 1, by the record's claim (T3 to T5).
 
         T7: only after the accusation and every step before were checked.
 
@@ -428,8 +419,7 @@ class Hop(Receiver):
     def show_passage(
         self, question: TraceQuestion, passage: Passage, random: RandomBytes
     ) -> Passage:
-        """Goes on with the passage of a user whom a complete trace names (T6), after checking both
-        (T7).
+        """Continue the passage of a user named by a complete trace (T6); check both (T7).
 
         Raises:
             BadHopError, BadBlameError, UnansweredError, RoundStateError: as `show`.
@@ -479,9 +469,7 @@ class Hop(Receiver):
 
     @property
     def _asked_about(self) -> _SentRecords:
-        """The output, kept for the next question: of a large batch the tree alone takes a quarter
-        of a second.
-        """
+        """The output, cached: the tree of a large batch takes a quarter of a second."""
         records = self._output_records[1]
         if self._sent is None or self._sent.records is not records:
             self._sent = _SentRecords(records)

@@ -59,9 +59,7 @@ def check_keys(
 
 
 def check_mix(certificate: Certificate, keys: Sequence[RoundKey]) -> None:
-    """Raises `RoundKeyError` for a round key with mixing keys in a plain round, or without in a
-    verified one.
-    """
+    """Raise `RoundKeyError` unless the key has mixing keys exactly if the round is verified."""
     for key in keys:
         if isinstance(key.mixing, MixingKey) != certificate.verified:
             raise RoundKeyError(
@@ -71,8 +69,7 @@ def check_mix(certificate: Certificate, keys: Sequence[RoundKey]) -> None:
 
 
 def check_enrolment_key(certificate: Certificate, entry: RoundKey, roster: Roster) -> None:
-    """Checks that the claims of a verified round are judged here by the enrolment key that its node
-    1 judged them by.
+    """Check that this party uses the same enrolment key for a verified round's claims as node 1.
 
     By another one nobody on its list would be enrolled, and an honest node 1 would stand there with
     made-up users. Who is right, node 1 or whoever wrote the roster, cannot be seen here: nobody is

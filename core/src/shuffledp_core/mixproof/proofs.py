@@ -1,5 +1,4 @@
-"""Schnorr's proof of a logarithm, for one key or many, and Chaum and Pedersen's of equal
-logarithms.
+"""Proofs of knowledge: Schnorr's of logarithms, Chaum and Pedersen's of equal logarithms.
 
 A proof is challenge || response, 64 bytes. It binds its purpose, the caller's context and every
 element of its statement. docs/mixing.md, "Notation".
@@ -41,9 +40,7 @@ def nonce(random: RandomBytes, secret: Scalar, statement: Context) -> Scalar:
 
 
 def no_randomness(size: int) -> bytes:
-    """For a proof that must be the same when it is made again: its nonce comes from secret and
-    statement alone.
-    """
+    """A deterministic nonce source: the nonce is derived from secret and statement alone."""
     return bytes(size)
 
 
@@ -147,9 +144,7 @@ def verify_equal(
 def prove_all(
     context: Context, points: Sequence[bytes], secrets: Sequence[Scalar], random: RandomBytes
 ) -> bytes:
-    """One proof of knowledge of every logarithm to G of the encoded points (batch Schnorr, Gennaro
-    et al. 2004).
-    """
+    """One proof of all logarithms to G of the points (batch Schnorr, Gennaro et al. 2004)."""
     statement = (*context, b"".join(points))
     r = nonce(random, Scalar(b"".join(secrets)), (b"claim", *statement))
     c = challenge("claim", *statement, multiply(r, GENERATOR))

@@ -1,5 +1,6 @@
-"""Public parameters of a verified round, and the boxes of its records: docs/mixing.md, "Notation"
-and "Claim".
+"""Public parameters of a verified round, and the boxes of its records.
+
+docs/mixing.md, "Notation" and "Claim".
 """
 
 from __future__ import annotations
@@ -129,9 +130,7 @@ class MixTerms:
         )
 
     def statement(self, what: str, position: int, *parts: bytes) -> bytes:
-        """What the party at a position signs: what it is, the round, the position, and everything
-        it answers to.
-        """
+        """The bytes that the party at a position signs: kind, round, position and inputs."""
         return _SIGNED + digest_parts(f"signed/{what}", self.manifest, number(position), *parts)
 
     def require_signed(self, position: int, statement: bytes, signature: bytes) -> None:

@@ -1,5 +1,4 @@
-"""Test vectors of RFC 9496, which a ristretto255 library must pass in this process before it is
-used.
+"""Test vectors of RFC 9496, which a ristretto255 library must pass in this process before use.
 
 The RFC's invalid encodings miss the fault of libsodium 1.0.18, which ignores bit 255 when it
 decodes: none of them is a valid encoding with that bit set. So every vector is tried with that bit

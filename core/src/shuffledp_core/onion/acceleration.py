@@ -1,5 +1,4 @@
-"""The optional wheel `shuffledp-accel`: batches of sealed boxes, several at a time in the lanes of
-one core.
+"""The optional wheel `shuffledp-accel`: batches of sealed boxes, vectorised on one core.
 
 Without the wheel, on a processor that it has no fast path for, or when it fails its test, there is
 no engine, and libsodium does the same work one box at a time, byte for byte.
@@ -39,14 +38,10 @@ class Engine(Protocol):
         """Multiplications at a time; fewer boxes than that are not worth a batch."""
 
     def open_batch(self, secret: bytes, packed: bytes, width: int) -> tuple[bytes, list[int]]:
-        """Plaintexts of the packed boxes of `width` bytes that open, in order, and the places of
-        the others.
-        """
+        """Plaintexts of the packed boxes of `width` bytes that open, and places of the others."""
 
     def seal_batch(self, to: Any, ephemerals: bytes, packed: bytes, width: int) -> bytes:
-        """Packed boxes of the plaintexts of `width` bytes, the i-th under the i-th ephemeral
-        secret.
-        """
+        """Packed boxes of plaintexts of `width` bytes, each under its ephemeral secret."""
 
 
 class AcceleratorWarning(RuntimeWarning):
@@ -118,8 +113,9 @@ def recipient(public_key: bytes) -> Any:
 
 
 def agrees(engine: Engine) -> bool:
-    """Whether the engine's boxes are libsodium's, both ways and by table and ladder, and a damaged
-    one stays closed.
+    """True if the engine's boxes match libsodium's both ways, and a damaged one stays closed.
+
+    Both by table and by ladder.
     """
     from nacl import bindings
 

@@ -125,9 +125,7 @@ class Geometry(
 
     @property
     def tag_at(self) -> slice:
-        """Where that stands by which its sender finds a plain message: the receipt tag, or the
-        key.
-        """
+        """Slice of the field by which a sender recognises its message: receipt tag or key."""
         return slice(0, _KEY_BYTES) if self.verified else slice(self.symbol_bytes, self.plain_bytes)
 
     @property

@@ -28,8 +28,9 @@ def seal_envelope(
     messages: Sequence[bytes],
     source: RandomBytes = system_random,
 ) -> bytes:
-    """Seals one user's submission: each message in layers for hops L..2, all of them in one
-    envelope for hop 1.
+    """Seal one user's submission: each message in layers for hops L..2, all in one envelope.
+
+    The envelope is for hop 1.
 
     Args:
         geometry: lengths of the round.

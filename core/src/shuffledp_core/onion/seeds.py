@@ -1,5 +1,6 @@
-"""Tags and ephemeral keys of one submission, derived from a 32-byte seed that its user can reveal
-as evidence.
+"""Tags and ephemeral keys of one submission, from a 32-byte seed that serves as evidence.
+
+Its user can reveal the seed.
 
 A user whose messages are missing wants to show that they were inside the envelope of the receipt.
 With the seed and the symbols anybody can seal the same envelope again, bit for bit; without them

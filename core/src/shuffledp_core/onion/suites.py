@@ -38,9 +38,7 @@ does not open.
 
 @dataclass(frozen=True)
 class OpenedLayers:
-    """Packed plaintexts of the layers that opened, in order, and the places of those that did
-    not.
-    """
+    """Packed plaintexts of the layers that decrypted, in order, and the places of the others."""
 
     data: bytes
     closed: tuple[int, ...]
@@ -70,9 +68,7 @@ class Suite(Protocol):
 
     @property
     def reproducible(self) -> bool:
-        """True if a seal is a function of its plaintext and the bytes of `source`, so that it can
-        be made again.
-        """
+        """True if a seal is a function of its plaintext and the bytes of `source`."""
 
     def generate(self) -> tuple[bytes, bytes]:
         """A fresh (private key, public key) from the operating system's randomness."""

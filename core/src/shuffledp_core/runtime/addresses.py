@@ -14,8 +14,9 @@ ADDRESS_FORM: Final = "host:port, with an IPv6 address in brackets ([::1]:7443)"
 
 
 def is_address(text: str, least: int = 1) -> bool:
-    """Whether this is host:port, with a port of `least` at least: 0, to listen on, lets the system
-    choose one.
+    """True if this is host:port with a port of at least `least`.
+
+    Port 0, to listen on, lets the system choose one.
 
     An IPv6 address stands in brackets: without them nobody can tell where it ends and the port
     begins.
@@ -43,9 +44,7 @@ def _is_bracketed(host: str) -> bool:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """What sockets and certificates want of an address that `is_address` accepts: the host, bare,
-    and the port.
-    """
+    """The bare host and the port of a valid address, as sockets and certificates need them."""
     host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -1,6 +1,4 @@
-"""Checks of the types of arguments, for functions and classes that programs call: one `UsageError`
-each.
-"""
+"""Checks of the types of arguments of public functions and classes: one `UsageError` each."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ class BrokerConfig(Section, frozen=True, kw_only=True):
 
 
 class Limits(Section, frozen=True, kw_only=True):
-    """Limits on what callers may take of a service, so that none takes all of it.
+    """Limits on what a caller may take of a service, so that no caller takes all of it.
+
     docs/operations.md, "Limits".
 
     Connections: at most `connections` stay open; more are closed again, first those of the address

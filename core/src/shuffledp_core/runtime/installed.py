@@ -1,6 +1,4 @@
-"""Entry points of installed packages, read once: each look-up goes through the metadata of all of
-them.
-"""
+"""Entry points of installed packages, read once, as each look-up reads all metadata."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from typing import Any
 
 
 def entry_points_of(group: str) -> EntryPoints:
-    """The entry points of a group, of every package that was installed when the first group was
-    asked for.
-    """
+    """The entry points of a group, of all packages that were installed at the first call."""
     selected: EntryPoints = _everything().select(group=group)
     return selected
 

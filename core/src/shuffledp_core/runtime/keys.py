@@ -141,9 +141,7 @@ def parse_hex_key(text: str, what: str) -> bytes:
 
 
 def read_roster(path: Path, root_key: str) -> Roster:
-    """The roster under the pinned root key (hex), even if it has expired: for checking documents of
-    its time.
-    """
+    """The roster under the pinned root key (hex), even if expired, for documents of its time."""
     return _signed_roster(path, root_key)[1]
 
 
@@ -169,8 +167,9 @@ def load_roster(
 
 
 def require_current(roster: Roster, now: int) -> None:
-    """Raises `StaleRosterError` for a roster without a serial, or expired at `now` (milliseconds
-    since 1970).
+    """Raise `StaleRosterError` for a roster without a serial, or expired at `now`.
+
+    `now` is in milliseconds since 1970.
     """
     if roster.serial < 1:
         raise StaleRosterError(
@@ -193,9 +192,7 @@ def _signed_roster(path: Path, root_key: str) -> tuple[Signed, Roster]:
 
 
 def _remember(state: Path, serial: int, digest: str) -> None:
-    """Refuses a roster that is older than the newest one of this state folder, or differs under the
-    same serial.
-    """
+    """Refuse a roster older than the newest in this state folder, or another of its serial."""
     file = state / SEEN_ROSTER
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)

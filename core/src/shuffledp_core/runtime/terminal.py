@@ -1,6 +1,4 @@
-"""Output of command lines: text on terminals that lack its letters, and a last line about an
-error.
-"""
+"""Output of command lines: text for terminals that lack its letters, and a last error line."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _HANDLER: Final = "shuffledp-plain"
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """Encoding error handler: ASCII words for symbols of the field, letters without accents, plain
-    lines for boxes.
-    """
+    """Encoding error handler: ASCII words for symbols, letters without accents, plain lines."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_letter, error.object[error.start : error.end])), error.end
@@ -50,9 +46,7 @@ def prepare_terminal() -> None:
 
 
 def say_error(line: str) -> None:
-    """Writes a last line to standard error, if it is still there: a terminal that hung up takes
-    nothing.
-    """
+    """Write a last line to standard error, if the terminal still takes it."""
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

@@ -23,8 +23,7 @@ def cores() -> int:
 
 
 def begin() -> None:
-    """Initialises a worker: it never outlives its parent, leaves Ctrl-C to it, and leaves no core
-    dump.
+    """Initialise a worker: it ends with its parent, ignores Ctrl-C, and leaves no core dump.
 
     A worker waits for work on a pipe whose other end it holds itself, so it does not notice a
     killed parent there.

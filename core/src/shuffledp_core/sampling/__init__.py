@@ -1,3 +1,1 @@
-"""Exact sampling: randomness, exact samplers for one user and for arrays of users, and the local
-randomisers built on them.
-"""
+"""Exact sampling: randomness, exact samplers for one or many users, and local randomisers."""

@@ -67,8 +67,7 @@ class RandomArrays:
         return (words % kind(bound)).astype(np.int64)
 
     def bernoulli(self, probability: Fraction, count: int) -> NDArray[np.bool_]:
-        """`count` independent coins, each True with exactly this probability, a rational from
-        0 to 1 with any denominator.
+        """`count` independent coins, each True with exactly this rational probability from 0 to 1.
 
         Raises:
             ValueError: the probability is outside its range.
@@ -80,8 +79,7 @@ class RandomArrays:
         return self.coins(_digits(probability), count)
 
     def coins(self, digits: Iterable[int], count: int) -> NDArray[np.bool_]:
-        """`count` independent coins, each True with exactly the probability 0.d1 d2 .. to the base
-        256.
+        """`count` independent coins, each True with exactly probability 0.d1 d2 .. to the base 256.
 
         A coin is whether U, uniform on [0, 1), is smaller. Digits of U are drawn while they equal
         those of the probability: one of 256 coins goes on to a next digit, so that all end with

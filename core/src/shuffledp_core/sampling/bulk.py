@@ -1,5 +1,4 @@
-"""The exact samplers of `sampling`, for whole arrays of users at once: the same laws, by whole
-numbers alone.
+"""The exact samplers of `sampling` for arrays of users: the same laws, by integers alone.
 
 For simulated users, audits and experiments; a device draws its one value by `sampling`. Every law
 is proved in its docstring from the exact draws of `RandomArrays`. Values are runs, or the proposals
@@ -200,9 +199,7 @@ def _low_parts(scale: int, count: int, arrays: RandomArrays) -> Integers:
 
 
 def _high_parts(count: int, arrays: RandomArrays) -> Integers:
-    """`count` independent V on {0, 1, ..} with P(V = v) = (1 - 1/e) e^-v: runs of successes in a
-    stream of coins.
-    """
+    """`count` independent V >= 0 with P(V = v) = (1 - 1/e) e^-v: runs of successes among coins."""
     drawn = 0
 
     def propose(size: int) -> Integers:

@@ -1,5 +1,4 @@
-"""Exact samplers: every law here is reached with uniform integers alone, no floating point
-(invariant 2).
+"""Exact samplers from uniform integers alone, without floating point (invariant 2).
 
 Sources: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020),
 Algorithms 1 and 2, for Bernoulli(exp(-γ)), the geometric and the discrete Laplace law;
@@ -76,8 +75,9 @@ def geometric(epsilon: Fraction, integers: RandomIntegers) -> int:
 
 
 def discrete_laplace(epsilon: Fraction, integers: RandomIntegers) -> int:
-    """N on the integers with P(N = j) = (1 - φ)/(1 + φ) φ^|j|, φ = exp(-epsilon) (CKS 2020,
-    Algorithm 2).
+    """N on the integers with P(N = j) = (1 - φ)/(1 + φ) φ^|j|, φ = exp(-epsilon).
+
+    Canonne, Kamath and Steinke 2020, Algorithm 2.
 
     A geometric magnitude with a fair sign; "minus zero" is rejected, or zero would count twice.
     Raises `ValueError` when epsilon (nats) is not positive.
@@ -103,8 +103,7 @@ def bounded_laplace(epsilon: Fraction, reach: int, integers: RandomIntegers) -> 
 
 
 def geometric_share(epsilon: Fraction, shares: int, integers: RandomIntegers) -> int:
-    """One of `shares` independent addends of a geometric: NB(r, 1 - φ), r = 1/shares, φ =
-    exp(-epsilon).
+    """One of `shares` addends of a geometric: NB(r, 1 - φ), r = 1/shares, φ = exp(-epsilon).
 
     Given G = NB(1), which is NB(r) + NB(1 - r), the first addend is beta-binomial(G, r, 1 - r): the
     number of white balls in G draws from a Pólya urn that starts with r white and 1 - r black, so

@@ -64,8 +64,7 @@ def randomise(
 def randomise_in_bulk(
     spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays
 ) -> NDArray[np.int64]:
-    """The randomised answers of many users, each independently by the very law of `randomise`, in
-    whole arrays.
+    """The randomised answers of many users, independent and with exactly the law of `randomise`.
 
     For simulated users, audits and experiments. A device randomises its one value by `randomise`.
 

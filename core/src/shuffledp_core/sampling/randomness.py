@@ -1,5 +1,6 @@
-"""The operating system's CSPRNG: values are randomised and batches permuted with it alone
-(invariants 2 and 3).
+"""The operating system's CSPRNG, the only randomness of clients and shufflers.
+
+Values are randomised and batches permuted with it alone (invariants 2 and 3).
 
 The only seed of the protocol is the one that a device seals a submission with,
 `shuffledp_core.onion.seeds`.

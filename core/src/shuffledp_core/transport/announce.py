@@ -1,5 +1,6 @@
-"""Announcements over MQTT: retained documents, node status with a last will. docs/protocol.md,
-"Announcements".
+"""Announcements over MQTT: retained documents, and node status with a last will.
+
+docs/protocol.md, "Announcements".
 
 The broker is untrusted: every reader verifies what it carries, and it can only delay. When it is
 away or breaks its protocol, publishers keep the newest document per topic and try again, ever more
@@ -49,9 +50,7 @@ class Pauses:
     longest: float = 60.0
 
     def next(self, pause: float, lasted: float) -> float:
-        """The pause after one of `pause` seconds (0: there was none) and a connection of `lasted`
-        seconds.
-        """
+        """The next pause, after a pause of `pause` seconds (0: none) and a `lasted` connection."""
         return self.first if not pause or lasted > self.longest else min(2 * pause, self.longest)
 
 
@@ -95,9 +94,7 @@ class Announcer:
     def with_status(
         cls, broker: BrokerConfig, topic: str, status: bytes = ONLINE, pauses: Pauses | None = None
     ) -> Announcer:
-        """An announcer whose owner is "online" (or `status`) on `topic` until the broker loses
-        sight of it.
-        """
+        """An announcer that keeps `topic` "online" (or `status`) while the broker sees it."""
         return cls(broker, (topic, status), pauses)
 
     def publish(self, topic: str, payload: bytes) -> None:

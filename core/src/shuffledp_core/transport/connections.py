@@ -180,9 +180,7 @@ class Connections:
             )
 
     def _surplus(self, open_connections: dict[Peer, int], number: int) -> set[Peer]:
-        """Strangers to close, `number` of them, always from the address that has most: idle ones,
-        then the oldest.
-        """
+        """`number` unauthenticated connections of the busiest address: idle, then oldest."""
         new = [peer for peer in open_connections if peer not in self._ages]
         SystemRandom().shuffle(new)  # the order of descriptors says nothing about age
         self._ages = {peer: None for peer in [*self._ages, *new] if peer in open_connections}

@@ -13,8 +13,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class Crowd(Generic[Item]):
-    """Waiting items in order of arrival, each with the peer (gRPC's `ipv4:host:port`) that it
-    belongs to.
+    """Waiting items in order of arrival, each with its peer (gRPC's `ipv4:host:port`).
 
     An address is what one customer gets: a whole /64 network under IPv6.
     """
@@ -49,9 +48,7 @@ class Crowd(Generic[Item]):
         return max(self._of_hosts.values(), default=0) > self._of_hosts[_host(peer)] + 1
 
     def take_one(self) -> Item:
-        """Removes and returns the item to evict: the oldest of the fullest connection of the
-        address that has most.
-        """
+        """Remove and return the oldest item of the busiest address's fullest connection."""
         # By address first: a newcomer, or the oldest of all, would be evicted by whoever opens the
         # most connections.
         host = max(self._of_hosts, key=self._of_hosts.__getitem__)

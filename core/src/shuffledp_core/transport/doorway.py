@@ -153,9 +153,7 @@ class Doorway:
 
     @contextmanager
     def sending(self, context: Context) -> Iterator[None]:
-        """Marks a block that sends a message of a stream, and ends when the caller has taken it
-        in.
-        """
+        """Context that sends a message of a stream and ends when the caller has received it."""
         self._waits(context)
         try:
             yield

@@ -1,5 +1,4 @@
-"""Finds two processes that run with one identity, by what each answer says of the process that gave
-it.
+"""Detects two processes with one identity, by the process identifier in each answer.
 
 Every answer carries the random id of its process and how long that has run. A process that was
 restarted began after its predecessor's last answer. One that had begun before, and is not the one

@@ -1,5 +1,4 @@
-"""Health probe of the service of a configuration file: `python -m shuffledp_core.transport.probe
-CONFIG`.
+"""Health probe of a configured service: `python -m shuffledp_core.transport.probe CONFIG`.
 
 The health check of container images, and of people: it uses the service's own keys and
 configuration file, asks over mutual TLS as every caller does, and ends with 0 when the service says

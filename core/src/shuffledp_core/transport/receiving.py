@@ -1,6 +1,4 @@
-"""Receiving a batch: a stream of chunks into a file that is verified and synced before anybody
-hears of it.
-"""
+"""Receives a batch: a stream of chunks into a file that is verified and synced before use."""
 
 from __future__ import annotations
 

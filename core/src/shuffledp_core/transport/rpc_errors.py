@@ -215,9 +215,7 @@ it.
 
 
 def error_of_call(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
-    """The error that `party` raised, or `UnreachableError` when it did not answer or its
-    certificate has ended.
-    """
+    """The error that `party` raised, or `UnreachableError` without answer or valid certificate."""
     code = dict(error.trailing_metadata() or ()).get(_KEY)
     if code is not None:
         # Names of our own errors only, any other gives the root class: what a party answers chooses

@@ -1,6 +1,4 @@
-"""Common frame of all services: mutual TLS, typed errors, health, reflection, metrics, graceful
-stop.
-"""
+"""Common frame of all services: TLS, typed errors, health, reflection, metrics, graceful stop."""
 
 from __future__ import annotations
 

@@ -99,8 +99,7 @@ def _configuration(files: TLSFiles) -> grpc.ServerCertificateConfiguration:
 def channel_to(
     party: Party, keys: Path, roster: Roster, *, own_connection: bool = False
 ) -> grpc.aio.Channel:
-    """A channel to exactly this party: its certificate must carry its roster name, wherever it
-    listens.
+    """A channel to exactly this party: its certificate must carry its name, wherever it listens.
 
     gRPC may let the channels of one process share connections; `own_connection` forbids it. A call
     that fails is not repeated behind the caller's back: gRPC's own transparent retries can spin on
@@ -133,9 +132,7 @@ def peer_name(context: grpc.aio.ServicerContext) -> str:  # type: ignore[type-ar
 
 
 def role_of(name: str, roster: Roster) -> str:
-    """The role behind a TLS name: a roster party's role, or "client", "operator", "viewer", or ""
-    for a stranger.
-    """
+    """The role behind a TLS name: a roster party's, "client", "operator", "viewer", or ""."""
     for party in roster.parties:
         if party.name == name:
             return party.role

@@ -1,6 +1,4 @@
-"""TLS key and certificates of a process, read from its key folder and the roster, with their
-expiry.
-"""
+"""TLS key and certificates of a process, read from its key folder and the roster."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ from shuffledp_core.runtime.keys import read_file
 
 @dataclass(frozen=True)
 class TLSFiles:
-    """Key, certificate chain and authority of a process, as PEM, with the expiry of both
-    certificates (UTC).
-    """
+    """Key, certificate chain and authority of a process, as PEM, with both expiry times (UTC)."""
 
     folder: Path
     key: bytes = field(repr=False)

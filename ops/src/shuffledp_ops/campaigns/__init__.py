@@ -1,3 +1,1 @@
-"""Campaigns: questions that are asked again and again, planned and paid for as a whole: `shuffledp
-campaign`.
-"""
+"""Campaigns: repeated questions that are planned and budgeted as a whole (`shuffledp campaign`)."""

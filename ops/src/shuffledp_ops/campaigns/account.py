@@ -1,6 +1,4 @@
-"""A population's account at the accountant, read as the operator: the budget and all costs that
-count.
-"""
+"""A population's account at the accountant, read as the operator: budget and costs that count."""
 
 from __future__ import annotations
 
@@ -29,8 +27,9 @@ _SPEC: Final[Any] = Mechanism
 
 @dataclass(frozen=True)
 class PopulationAccount:
-    """A population's account: its budget (ε in nats at δ), the number of rounds of each cost that
-    counts, and the rounds' charges.
+    """A population's account: budget, number of rounds of each cost that counts, and charges.
+
+    The budget is ε in nats at δ.
 
     `charges` maps a round to the state of its charge: "reserved", "settled" or "released".
     """

@@ -1,6 +1,4 @@
-"""Commands of `shuffledp campaign`: plan questions that are asked again and again, run them, see
-how they stand.
-"""
+"""Commands of `shuffledp campaign`: plan repeated questions, run them, and show their state."""
 
 from __future__ import annotations
 

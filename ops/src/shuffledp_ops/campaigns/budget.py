@@ -32,9 +32,7 @@ LARGEST_LIMIT: Final = 1e4
 
 @dataclass(frozen=True)
 class PricedQuestion:
-    """A question with its price: the plan of each of its rounds, and the cost of one of them with
-    the minimum number of reports.
-    """
+    """A question with its plan, and the cost of one round with the minimum number of reports."""
 
     question: CampaignQuestion
     plan: RoundPlan
@@ -264,9 +262,7 @@ def _number(epsilon: float) -> str:
 
 
 def check_responses(questions: Iterable[PricedQuestion]) -> None:
-    """Raise `ConfigError` if devices would answer one question with the memoised response to
-    another.
-    """
+    """Raise `ConfigError` if devices would answer one question with another's memoised response."""
     names: dict[tuple[str, str], str] = {}
     for priced in questions:
         response, name = priced.cost.mechanism.response_name, priced.question.name

@@ -37,9 +37,7 @@ Numbers: TypeAlias = tuple[float, ...]
 
 
 class SavedAnswer(msgspec.Struct, frozen=True):
-    """The part of a saved round's `report.json` that is shown here: one number for a sum, else one
-    for each value.
-    """
+    """The part of a saved round's `report.json` that is shown: one number, or one per value."""
 
     accepted: int
     estimate: float | Numbers
@@ -181,9 +179,7 @@ def _blank(value: float | None) -> object:
 
 
 def page(campaign: Campaign, state: CampaignState, folder: Path) -> str:
-    """The campaign as one HTML file: pictures, and a table of all dates with links to the rounds'
-    reports.
-    """
+    """The campaign as one HTML file: pictures, and a table of all dates with links to reports."""
     parts = [f"<header><h1>Campaign {as_html(campaign.name)}</h1></header>"]
     if state.stopped is not None:
         parts.append(f'<p class="note">Stopped: {as_html(state.stopped)}</p>')

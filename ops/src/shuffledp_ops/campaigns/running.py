@@ -113,9 +113,7 @@ def begin(campaign: Campaign, plans: Mapping[str, RoundPlan], now: int) -> Campa
 
 
 def check_same(campaign: Campaign, state: CampaignState) -> None:
-    """Raise `ConfigError` if the file has changed since the campaign began, or the state does not
-    match its questions.
-    """
+    """Raise `ConfigError` if the file changed since the campaign began, or the state differs."""
     if state.digest != campaign.digest:
         raise ConfigError(
             f"the file of campaign {campaign.name!r} was changed after its first round, and its "

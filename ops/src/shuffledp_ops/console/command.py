@@ -1,6 +1,4 @@
-"""The command `shuffledp console`: one process that asks a deployment, or looks into a folder, and
-serves the pages.
-"""
+"""The command `shuffledp console`: one process that serves pages of a deployment or a folder."""
 
 from __future__ import annotations
 
@@ -75,9 +73,7 @@ class Listening:
 
     @property
     def known_as(self) -> tuple[str, ...]:
-        """The names that browsers may ask for: of this machine for itself, where it listens, and
-        those given.
-        """
+        """Host names that browsers may use: this machine's, the listening address, and others."""
         return (
             *LOOPBACK,
             *(() if self.host in _EVERYWHERE else (_in_address(self.host),)),
@@ -124,8 +120,7 @@ def _in_address(host: str) -> str:
 
 
 def run_console_command(folder: Path, listening: Listening, *, operate: bool) -> None:
-    """Serves the pages of a deployment's key folder, or of a folder of saved rounds, until a
-    signal.
+    """Serve the pages of a deployment's key folder, or of a folder of saved rounds, until a signal.
 
     Raises:
         ConfigError, UsageError: the folder is neither, or an option is wrong.
@@ -201,9 +196,7 @@ def _listen(listening: Listening) -> Iterator[socket.socket]:
 
 
 class _Connection(TimedConnection):
-    """A connection of the console: forms are short, so a request must come with its body within the
-    seconds.
-    """
+    """A connection of the console, which must send its whole request within a time limit."""
 
     head_seconds = REQUEST_SECONDS
 
@@ -212,9 +205,7 @@ class _Connection(TimedConnection):
 
 
 class _CountedApp:
-    """The application, whose calls are registered so that idle connections are closed before
-    others.
-    """
+    """The application, whose calls are counted so that idle connections are closed first."""
 
     def __init__(self, app: ASGIApp, connections: Connections) -> None:
         self._app = app
@@ -238,9 +229,7 @@ class _Server(uvicorn.Server):
 
 
 def _is_failure(record: logging.LogRecord) -> bool:
-    """Return False for a call that was cancelled since the console ends, which uvicorn logs as a
-    failure.
-    """
+    """Return False for a call that was cancelled as the console ends, which uvicorn logs."""
     return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 

@@ -79,9 +79,7 @@ _PAGE = """<!DOCTYPE html>
 
 
 def stylesheet() -> str:
-    """The one style sheet: what all pages share, that of a round's report, and the console's
-    own.
-    """
+    """The style sheet: what all pages share, that of a round's report, and the console's own."""
     return (
         files("shuffledp").joinpath("data", "page.css").read_text(encoding="utf-8")
         + style()

@@ -1,5 +1,4 @@
-"""What every request passes before a page is made: whose name it asked for, where it comes from,
-how long it is.
+"""Checks of every request before a page is made: host name, origin and length.
 
 1. Its `Host` is a name that this console has: a foreign name that was made to lead here (DNS
    rebinding) is refused.

@@ -131,9 +131,7 @@ class PopulationBudget:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something that cannot be shown now, such as what a party would say: what, the error's name,
-    and its words.
-    """
+    """Something that cannot be shown now: its subject, the error's name and message."""
 
     what: str
     error: str
@@ -189,9 +187,7 @@ class ConsoleSnapshot:
 
 
 class ConsoleSource(Protocol):
-    """Where the console's knowledge comes from: a deployment that runs, or a folder of saved
-    rounds.
-    """
+    """Source of the console's data: a running deployment, or a folder of saved rounds."""
 
     @property
     def title(self) -> str:

@@ -1,5 +1,4 @@
-"""Saved rounds as the console sees them: the folders that `demo`, `round` and `results show --out`
-leave.
+"""Saved rounds in the console: the folders of `demo`, `round` and `results show --out`.
 
 Nobody need run for it. Each folder is verified by its own roster and root key, as `shuffledp
 report` does.
@@ -131,8 +130,9 @@ class SavedRounds(Changes):
 
 
 def check_saved(folder: Path) -> None:
-    """Raises `ConfigError`, which says what to name instead, for what is no folder of saved
-    rounds.
+    """Raise `ConfigError` unless this is a folder of saved rounds.
+
+    The message says what to name instead.
     """
     try:
         if not folder.is_dir():
@@ -195,9 +195,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _require_no_links(folder: Path) -> None:
-    """Raises `ConfigError` if the folder or a file in it is a symbolic link: it could name any file
-    of this user.
-    """
+    """Raise `ConfigError` if the folder or a file in it is a symbolic link: it could leave it."""
     for path in (folder, *(folder / name for name in _FILES)):
         if path.is_symlink():
             raise ConfigError(

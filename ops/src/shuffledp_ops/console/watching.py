@@ -1,5 +1,4 @@
-"""A deployment as the console sees it: asked by one process for all viewers, each round followed
-once.
+"""A deployment in the console: one process queries it for all viewers, and each round once.
 
 It asks the analyst every `REFRESH` seconds for new rounds, follows those that run, and asks the
 accountant for budgets whenever a round began or ended. A party that does not answer is shown as
@@ -248,9 +247,7 @@ class DeploymentWatch(Changes):
         self._rounds = {summary.round_id: summary for summary in newest[:MOST_ROUNDS]}
 
     async def _follow(self, deployment: Deployment, round_id: str) -> None:
-        """Follows one round to its end, or until the analyst stops telling: then the next turn
-        begins again.
-        """
+        """Follow a round to its end or until the analyst stops reporting; a later turn resumes."""
         try:
             async with control_of(deployment) as control, translate_errors(ANALYST):
                 async for event in control.FollowRound(

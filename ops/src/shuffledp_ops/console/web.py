@@ -184,9 +184,7 @@ class _Events(StreamingResponse):
 
 
 def cookie_of(request: Request) -> str:
-    """Name of the cookie of a session: with the port, since browsers give one host's cookies to all
-    of its ports.
-    """
+    """Name of a session's cookie, with the port: browsers share cookies among ports."""
     return f"{COOKIE}-{request.url.port or request.url.scheme}"
 
 

@@ -1,5 +1,4 @@
-"""TLS certificate authority of a deployment (ECDSA P-256, which every TLS stack speaks), and its
-successor.
+"""TLS certificate authority of a deployment (ECDSA P-256, widely supported) and its successor.
 
 A successor comes with a *bridge*: its own key, certified by the authority before it. Certificates
 of the successor carry the bridge along, so that holders of a roster that names only the old
@@ -39,9 +38,7 @@ SOON_DAYS: Final = 30
 
 @dataclass(frozen=True)
 class Authority:
-    """A key that issues TLS certificates, its certificate, and the bridge from the authority
-    before, if any.
-    """
+    """A key that issues TLS certificates, its certificate, and the bridge from its predecessor."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -54,9 +51,7 @@ class Authority:
 
     @classmethod
     def create(cls, deployment: str, now: dt.datetime) -> Authority:
-        """Creates an authority with a unique name: two of one deployment must not be taken for each
-        other.
-        """
+        """Create an authority with a unique name, so that two are never confused."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"shuffledp {deployment} development CA {secrets.token_hex(4)}")
         ends = now + dt.timedelta(days=AUTHORITY_DAYS)
@@ -66,9 +61,7 @@ class Authority:
         )
 
     def successor(self, deployment: str, now: dt.datetime) -> Authority:
-        """Creates the next authority, with a bridge if this one has not expired and may certify
-        authorities.
-        """
+        """Create the next authority, with a bridge unless this one has expired or may not."""
         new = Authority.create(deployment, now)
         limits = self.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
         if self.ends <= now or limits.path_length == 0:
@@ -78,8 +71,7 @@ class Authority:
         return Authority(new.key, new.certificate, builder.sign(self.key, hashes.SHA256()))
 
     def issue(self, folder: Path, name: str, hosts: tuple[str, ...], now: dt.datetime) -> None:
-        """Issues a key and a certificate for `name`, valid as server under that name and `hosts`,
-        and as client.
+        """Issue a key and certificate for `name`, valid as client and server for its hosts.
 
         The folder must hold no TLS key.
         """

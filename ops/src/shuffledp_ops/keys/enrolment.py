@@ -1,5 +1,4 @@
-"""Enrolment and withdrawal of users of a deployment: `shuffledp keys enrol`, `keys bundle` and
-`keys withdraw`.
+"""Enrolment and withdrawal of users: `shuffledp keys enrol`, `keys bundle`, `keys withdraw`.
 
     clients/<user>/         identity.pem  credential.json  tls.pem  tls-key.pem  settings.toml
     clients/<user>.bundle   all of it in one file, for the device: shuffledp_client.bundle
@@ -52,9 +51,7 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Outside:
-    """Addresses at which devices outside reach the deployment: host:port by party, of the broker,
-    of a gateway.
-    """
+    """Addresses (host:port) at which outside devices reach parties, broker and gateway."""
 
     addresses: dict[str, str]
     broker: str | None = None
@@ -226,8 +223,9 @@ def make_bundle(deployment: Deployment, client: Path) -> Bundle:
 def withdraw(
     deployment: Deployment, who: Sequence[str], *, population: str | None = None
 ) -> Withdrawals:
-    """Signs the next list of withdrawn credentials, with these added: clients' names, or
-    credentials (64 hex digits).
+    """Sign the next list of withdrawn credentials, with these added.
+
+    They are given as clients' names, or as credentials (64 hex digits).
 
     Raises:
         UsageError: somebody unknown, nobody, or too many.
@@ -305,9 +303,7 @@ def _credential_of(deployment: Deployment, who: str, population: str) -> str:
 
 @contextmanager
 def _all_or_none(clients: Path) -> Iterator[tuple[Path, list[Path]]]:
-    """A folder for new files, and the list of those already renamed, which are removed after an
-    error.
-    """
+    """Context with a folder for new files and the list of those renamed, removed after an error."""
     new = clients / f".new-{secrets.token_hex(8)}"
     done: list[Path] = []
     try:

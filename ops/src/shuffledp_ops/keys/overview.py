@@ -21,8 +21,7 @@ NOT_HERE = "not here"
 
 
 def show(deployment: Deployment, console: Console, now: dt.datetime) -> None:
-    """Prints names, the start of identity keys and of SHA-256 fingerprints of TLS certificates, and
-    when these end.
+    """Print names, starts of identity keys and TLS fingerprints (SHA-256), and expiry times.
 
     Raises:
         ConfigError: a file is not the certificate that it should be.

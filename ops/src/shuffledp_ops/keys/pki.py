@@ -1,5 +1,4 @@
-"""A development PKI: every key, TLS certificate and credential of one deployment, made on one
-machine.
+"""A development PKI: every key, certificate and credential of a deployment on one machine.
 
 Layout below the deployment folder (docs/protocol.md, section "Keys"):
 
@@ -136,8 +135,9 @@ def create_deployment(
 
 @contextmanager
 def _making(folder: Path) -> Iterator[Path]:
-    """A new folder beside this one, which gets its name if the block succeeds, and is removed
-    otherwise.
+    """Context with a new folder beside this one, which takes its name if the block succeeds.
+
+    Otherwise it is removed.
     """
     new = folder.with_name(f".{folder.name}.new")
     try:
@@ -270,9 +270,7 @@ def issue_credentials(
 def write_client(
     folder: Path, deployment: Deployment, population: str, expires: dt.datetime | None = None
 ) -> None:
-    """Makes one user's key folder: the TLS files of all devices, an identity of its own and its
-    credential.
-    """
+    """Make one user's key folder: the devices' TLS files, an own identity and a credential."""
     key, credential = next(issue_credentials(deployment.enrolment_of(population), 1, expires))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_secret(folder / "identity.pem", private_pem(key))

@@ -1,5 +1,4 @@
-"""Renewal of TLS keys and certificates, or of the roster, in a deployment folder, as one step:
-`shuffledp keys renew`.
+"""Renewal of TLS keys and certificates or of the roster, as one step: `shuffledp keys renew`.
 
 The folder is copied, the copy is renewed, and one system call exchanges the two: after a crash the
 folder is the old one or the new one. What a crash leaves beside it, `.<folder>.renewal`, is removed
@@ -62,8 +61,7 @@ def renew(
     new_roster: bool = False,
     now: dt.datetime | None = None,
 ) -> RenewalOutcome:
-    """Renews the TLS keys and certificates of these names of the deployment, of all when none is
-    given.
+    """Renew the TLS keys and certificates of these names of the deployment, or of all.
 
     A folder of a party that is not here is made: its files are then carried to where the party
     runs.
@@ -141,8 +139,9 @@ def _lasting(authority: Authority, now: dt.datetime) -> Authority:
 def _create_successor(
     deployment: Deployment, copy: Path, old: Authority, now: dt.datetime
 ) -> Authority:
-    """Makes a new authority in the copy, and a roster that names it beside the old one while that
-    lives.
+    """Create a new authority in the copy, and a roster that names it beside the old one.
+
+    The old one stays while it is valid.
     """
     new = old.successor(deployment.roster.deployment, now)
     named = [new.certificate, *([old.certificate] if old.ends > now else [])]

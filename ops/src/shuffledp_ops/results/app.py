@@ -1,6 +1,4 @@
-"""Commands of `shuffledp results`: list the rounds of a deployment, show one, export many as a
-table.
-"""
+"""Commands of `shuffledp results`: list a deployment's rounds, show one, export many."""
 
 from __future__ import annotations
 

@@ -88,8 +88,7 @@ def _table(summaries_: Sequence[analyst_pb2.RoundSummary]) -> Table:
 
 
 def run_show(keys: Path, round_id: str | None, out: Path | None, *, as_json: bool) -> None:
-    """Prints a published round, after both certificates were verified, and saves its files in
-    `out`/<round>.
+    """Verify both certificates of a published round, print it, and save its files in `out`/<round>.
 
     Raises:
         OutputError: `out` cannot be written.

@@ -65,15 +65,14 @@ class Span:
 
 
 def interval(span: Span, title: str) -> str:
-    """An estimate on the scale of all possible answers, and below, where that is too small to see,
-    closer.
-    """
+    """Draw an estimate on the scale of all possible answers, and magnified if too small."""
     return _both(lambda width, _: _interval(span, width), title)
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` + 1 round numbers (steps of 1, 2 or 5 times a power of ten) from `low` to
-    `high`; low < high.
+    """At most `most` + 1 round numbers from `low` to `high`.
+
+    Steps are 1, 2 or 5 times a power of ten; low < high.
     """
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
@@ -84,9 +83,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def figure(value: float) -> str:
-    """A number on an axis or in a sentence: whole with thousands, or with as many digits as it
-    needs.
-    """
+    """Format a number for an axis or a sentence: whole with thousands, or the digits it needs."""
     if abs(value) >= 1e9:
         return f"{value:.3g}"
     return f"{value:,.0f}" if abs(value) >= 10 or value == round(value) else f"{value:.3g}"
@@ -253,8 +250,7 @@ def _text(name: str, x: float, y: float, words: str, *, turned: bool = False) ->
 
 @dataclass(frozen=True)
 class SpendingCurve:
-    """What a population has spent, over time: (moment in milliseconds since 1970, ε spent) in order
-    of time.
+    """Budget that a population has spent, over time: pairs (milliseconds since 1970, ε), in order.
 
     `limit` is the budget's ε; None where it is too large to limit anything, and is not drawn.
     """

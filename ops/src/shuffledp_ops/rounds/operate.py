@@ -31,8 +31,7 @@ from shuffledp_ops.rounds.saving import point_latest, save_round, show_then_save
 
 
 def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) -> None:
-    """Opens a round, follows it to its end, prints the answer and saves the documents in
-    `out`/<round>.
+    """Open a round, follow it to its end, print the answer and save the documents in `out`/<round>.
 
     With the board, where the plan allows corrupt nodes: `shuffledp attack trace` and lab 4 join
     their logs with it. Ctrl-C leaves the round to the analyst, which ends it in time.

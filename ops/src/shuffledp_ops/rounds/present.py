@@ -29,9 +29,7 @@ SHOWN_PEOPLE: Final = 10
 
 
 def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
-    """Writes the signed documents, what else is published, and the keys that verify them, into
-    `folder`.
-    """
+    """Write the signed documents, what else is published, and the verifying keys into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, signed in report.documents.items():
         (folder / f"{name}.json").write_bytes(signed.to_bytes() + b"\n")
@@ -40,8 +38,7 @@ def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -
 
 
 def write_report(report: RoundReport, folder: Path) -> None:
-    """Writes the report as JSON, as a picture, and as a page that links to the documents, into
-    `folder`.
+    """Write the report as JSON, as a picture, and as a page with links to documents into `folder`.
 
     Without matplotlib, the extra `plot`, there is no picture.
     """
@@ -88,9 +85,7 @@ def print_answer(report: RoundReport, *, as_json: bool) -> None:
 
 
 def print_folder(folder: Path) -> None:
-    """Print where the report and the documents are, without wrapping, so that paths can be
-    copied.
-    """
+    """Print the paths of the report and the documents unwrapped, so that they can be copied."""
     for words, path in (("Report", folder / "report.html"), ("Documents", folder)):
         Console(soft_wrap=True).print(f"{words}: [bold]{escape(str(path))}[/bold]")
 

@@ -1,6 +1,4 @@
-"""Reading of a saved round: its signed documents, verified again, and what only `report.json`
-knows.
-"""
+"""Reads a saved round: its signed documents, verified again, and the rest from `report.json`."""
 
 from __future__ import annotations
 

@@ -122,9 +122,7 @@ class RoundReport:
 
     @property
     def estimate_in_interval(self) -> bool:
-        """True if every unbiased estimate lies in its interval, which, unlike it, is cut to
-        possible values.
-        """
+        """True if every unbiased estimate lies in its interval, clipped to possible values."""
         estimate = self.estimate
         bounds = zip(estimate.lows, estimate.values, estimate.highs, strict=True)
         return all(low <= value <= high for low, value, high in bounds)
@@ -136,9 +134,7 @@ class RoundReport:
 
     @property
     def epsilon_here(self) -> float | None:
-        """The ε certified for this corruption: the round's while a node is honest, ε_L when none
-        is.
-        """
+        """The ε certified for this corruption: the round's if a node is honest, else ε_L."""
         return self.final.corrupted.epsilon if self.all_corrupt else self.final.epsilon.certified
 
     @property

@@ -57,9 +57,7 @@ class StageClock:
             self.seconds[name] = time.perf_counter() - began
 
     def finish(self) -> None:
-        """Sorts the stages into the order of the round, and adds the total time since the clock was
-        made.
-        """
+        """Sort the stages into the order of the round, and add the total time so far."""
         self.seconds = dict(sorted(self.seconds.items(), key=lambda item: _order(item[0])))
         self.seconds["total"] = time.perf_counter() - self._began
 

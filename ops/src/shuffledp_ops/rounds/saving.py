@@ -1,6 +1,4 @@
-"""Saving of a round's documents: the folder is tested before anything starts, and written after the
-answer is out.
-"""
+"""Saves a round's documents: the folder is tested at the start, and written after the answer."""
 
 from __future__ import annotations
 
@@ -27,8 +25,7 @@ LATEST: Final = "latest"
 
 @contextmanager
 def writable_folder(folder: Path, option: str = "--out") -> Iterator[None]:
-    """A folder for what the block will have to write: made, and tested before the block does
-    anything.
+    """Context with a folder to write to, created and tested before the block does anything.
 
     Tested with as many bytes as a round's documents have. Where the block fails, the folders that
     were made for it, and hold nothing, are gone again. `option` is the one that names it.
@@ -62,9 +59,7 @@ def _check(folder: Path, option: str) -> None:
 
 
 def show_then_save(show: Callable[[], None], save: Callable[[], None]) -> None:
-    """Shows the answer before anything is written, and saves it even where it could not be
-    shown.
-    """
+    """Show the answer before anything is written, and save it even if it could not be shown."""
     try:
         show()
     finally:
@@ -122,9 +117,7 @@ def _name(file: Path, name: str) -> None:
 
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` to write into, whose contents are moved into it if the block
-    succeeds.
-    """
+    """Context with a folder to write to, whose contents replace `folder` if the block succeeds."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:

@@ -1,6 +1,4 @@
-"""Comparison of the mechanisms that can meet a target: one row each, for a person to choose
-from.
-"""
+"""Compares the mechanisms that can meet a target, in one row each."""
 
 from __future__ import annotations
 
@@ -92,8 +90,7 @@ def advise(
     max_error: float | None = None,
     max_messages: int | None = None,
 ) -> list[Advice]:
-    """Every mechanism that meets the target and the limits, cheapest (fewest messages, then least
-    error) first.
+    """Every mechanism that meets target and limits: fewest messages first, then least error.
 
     Args:
         target: what to guarantee; without `max_value` only histograms are considered.

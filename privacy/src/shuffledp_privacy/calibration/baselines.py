@@ -1,5 +1,4 @@
-"""Cost of the same target without a shuffler, and with a trusted party: errors to
-compare with.
+"""Errors for the same target without a shuffler and with a trusted party, to compare with.
 
 Each is the least of some well-known mechanisms that keep (ε, δ) over all rounds, so the least there
 is may be smaller. docs/accounting.md, propositions C8, K7, K13, S1 and S16.
@@ -24,8 +23,9 @@ _MOST_VALUES = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Errors of one round of a sum, or of one count of a histogram at worst, in the units of the
-    values, or users.
+    """Errors of one round: of a sum, or of the worst count of a histogram.
+
+    In the units of the values, or users.
 
     Attributes:
         answers: what is estimated.
@@ -95,9 +95,7 @@ def _histograms(target: Target) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _randomised_response(epsilon: float, symbols: int) -> float:
-    """Error of one count of one user, at the worst value: p = e^ε/(e^ε + k - 1), q = 1/(e^ε + k -
-    1).
-    """
+    """Worst error of one user's count: p = e^ε/(e^ε + k - 1), q = 1/(e^ε + k - 1)."""
     below = math.exp(-epsilon)
     total = 1 + (symbols - 1) * below
     p, q = 1 / total, below / total

@@ -43,9 +43,7 @@ __all__ = ["Target", "calibrate", "certified_epsilon_of"]
 
 
 class _Search:
-    """Root search for the least noise, along t = ln of the amount of noise, on rounded parameters
-    only.
-    """
+    """Search for the least noise along t = ln of its amount, on rounded parameters only."""
 
     def __init__(self, family: Family, target: Target) -> None:
         self._family, self._target = family, target
@@ -64,9 +62,7 @@ class _Search:
         return self._excesses[spec]
 
     def _bracket(self) -> tuple[float, float, float, float]:
-        """(t and excess that fail, t and excess that pass), growing geometrically from the
-        guess.
-        """
+        """A failing and a passing pair (t, excess), by growing geometrically from the guess."""
         t = min(self._sign * math.log(self._family.guess), self._last)
         value, step = self._excess(t), 0.1
         failing = value > 0

@@ -33,9 +33,7 @@ error.
 
 
 def refuse_too_wide(rate: float, largest: int) -> None:
-    """Raises `CannotCertify` if one noise with ε_geo about `rate` has no room in a message
-    vector.
-    """
+    """Raise `CannotCertify` if noise with ε_geo about `rate` does not fit into a message vector."""
     # Before its law is looked at, which would take as long as it is wide.
     if largest + 2 / rate > MAX_DOMAIN:
         raise _too_wide()
@@ -50,9 +48,7 @@ def biased_at_most(rate: float, users: int, largest: int) -> int:
 
 
 def wasting_little(epsilon: Fraction, tilt: float, largest: int) -> int:
-    """Least padding at which the kept noise, under the tilt, has lost at most twice `LESS_NOISE` of
-    its variance.
-    """
+    """Least padding at which the tilted noise keeps most of its variance (`LESS_NOISE`)."""
     rate = float(epsilon)
     tilt = min(tilt, 0.9 * rate)
     unclamped = 0.25 / math.sinh((rate - tilt) / 2) ** 2 + 0.25 / math.sinh((rate + tilt) / 2) ** 2

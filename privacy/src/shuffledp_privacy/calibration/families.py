@@ -1,6 +1,4 @@
-"""Each kind of mechanism along its one noise parameter: where to look, how to round, what is surely
-enough.
-"""
+"""Each kind of mechanism along its one noise parameter: range, rounding and a sure upper end."""
 
 from __future__ import annotations
 
@@ -81,16 +79,12 @@ class Family:
 
 
 def deviations(target: Target) -> float:
-    """Standard deviations of the loss that ε covers at δ, roughly: sqrt(2 ln(1/δ)) - 1, for first
-    guesses.
-    """
+    """Standard deviations of the loss that ε covers at δ, as a first guess: sqrt(2 ln(1/δ)) - 1."""
     return max(0.5, math.sqrt(2 * math.log(1 / target.delta)) - 1) * math.sqrt(target.rounds)
 
 
 def pure_rate(target: Target) -> float:
-    """Noise parameter whose discrete Laplace noise alone keeps the target, with δ = 0 but for
-    clamping.
-    """
+    """Parameter whose discrete Laplace noise meets the target, with δ = 0 but for clamping."""
     units = target.reach if target.adjacency is Adjacency.STANDARD else 1
     return target.epsilon / units / target.rounds * AIM * (1 - 2.0**-20)
 

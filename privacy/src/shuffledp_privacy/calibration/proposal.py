@@ -1,5 +1,4 @@
-"""Fast, unproved estimates of what noise protects, for searches: they propose, the certificate
-decides.
+"""Fast, unproved estimates of the protection by noise: searches propose, certificates decide.
 
 Nothing here is a guarantee. The law of the summed noise comes from one inverse Fourier transform of
 its characteristic function [(1-φ)² / (1 - 2φ cos θ + φ²)]^r and, far out, from its saddle points.

@@ -1,5 +1,4 @@
-"""Bounds for k = 2: the histogram is a sum, so only the other users' composition matters, and all
-are covered (K6).
+"""Bounds for k = 2, where the histogram is a sum: all compositions of the others count (K6).
 
 With j of the other h - 1 users at x0, Z_j = Bin(j, p) + Bin(h-1-j, q) and
 
@@ -57,9 +56,7 @@ class Rates:
 
 
 class CompositionTables:
-    """Tables of P(Z >= s), Z = Bin(j, high) + Bin(h-1-j, low), for every block of compositions
-    j.
-    """
+    """Tables of P(Z >= s), Z = Bin(j, high) + Bin(h-1-j, low), for each block of compositions j."""
 
     def __init__(self, rates: Rates, honest: int, work: int = WORK) -> None:
         self.rates, self.honest = rates, honest
@@ -81,9 +78,7 @@ class CompositionTables:
             row[1 : window.pmf.size + 1] = window.at_least()
 
     def _sum(self, fewest: int, most: int) -> tuple[Window, float]:
-        """Law that covers Z for every composition with `fewest` to `most` of the others at `high`,
-        and its error.
-        """
+        """Law and error that cover Z if `fewest` to `most` of the others are at `high`."""
         rates, tail = self.rates, tail_of(self.honest)
         window, error = convolve_window(
             binomial_window(fewest, rates.high, tail, rates.not_high),
@@ -99,9 +94,7 @@ class CompositionTables:
         return window, error + more + 2 * tail
 
     def largest(self, alpha: float, beta: float) -> float:
-        """Upper bound over all compositions of max_s α P(Z >= s - 1) - β P(Z >= s), without the
-        outward margin.
-        """
+        """Upper bound over compositions, max_s α P(Z >= s - 1) - β P(Z >= s), no margin."""
         # One tail times α less another times β: each of them may be off by `errors`.
         return float((self._best(alpha, beta) + 1.01 * (alpha + beta) * self.errors).max())
 
@@ -138,8 +131,9 @@ class BinaryCompositions:
 
 
 class TwoOutputs:
-    """Any randomiser with two outputs: δ over all datasets and both orders (K6), from its largest
-    and smallest rate.
+    """Any randomiser with two outputs: δ over all datasets, from its extreme rates (K6).
+
+    Both orders of the two datasets count.
 
     Args:
         high: largest chance of the second output over all values.
@@ -193,8 +187,7 @@ def _rates(high: Fraction, low: Fraction) -> Rates:
 
 
 def one_symbol(law: Law, honest: int, window: Window, epsilon: float) -> float:
-    """Lower bound of δ(ε), k = 2, from the dataset whose other users all hold x1, in the worse
-    direction (K5): one sum.
+    """Lower bound of δ(ε), k = 2, if all others hold x1, in the worse direction (K5).
 
     With a ~ Bin(h, q) the other dataset has density r(a) = ((p/q) a + (q/p)(h - a)) / h against
     this one. The errors of the window are left to the caller's margin.

@@ -1,5 +1,4 @@
-"""Hidden-flag blanket of k-RR: δ(ε) for every dataset, and the third-symbol dataset that nearly
-attains it.
+"""Hidden-flag blanket of k-RR: δ(ε) for every dataset, and the third-symbol dataset near it.
 
 With W = α on x0, -β on x1 (probability q each), -κ on the blanket's other symbols ((k-2) q in all)
 and 0 otherwise, α = p - e^ε q, β = p e^ε - q, κ = (e^ε - 1) q, the blanket is (docs/accounting.md,
@@ -75,8 +74,9 @@ class Law:
     strangers: float
 
     def alpha(self, epsilons: Floats) -> Floats:
-        """α = p - e^ε q, at least 0, to 2^-50 of itself: ε and the first float of ln(p/q) subtract
-        exactly near ε0.
+        """α = p - e^ε q, at least 0, to 2^-50 of itself.
+
+        ε and the first float of ln(p/q) subtract exactly near ε0.
         """
         high, low = self.log_odds
         return np.maximum(-self.p * np.expm1((epsilons - high) - low), 0.0)
@@ -90,9 +90,7 @@ class Law:
         return np.asarray(self.q * np.expm1(epsilons))
 
     def form(self, epsilon: float, margin: float) -> tuple[float, float, float]:
-        """α, β, κ at one ε >= 0, moved outward by the relative margin, inward for a negative
-        one.
-        """
+        """α, β, κ at one ε >= 0, moved outward by the relative margin, inward if negative."""
         at = np.array(epsilon)
         return (
             float(self.alpha(at)) * (1 + margin),
@@ -138,9 +136,7 @@ def law_of(spec: KRRHistogram) -> Law:
 
 
 def tail_of(honest: int) -> float:
-    """Largest mass outside a window: the windows of small rounds are cheap, and h q may be tiny
-    there.
-    """
+    """Largest mass outside a window: small rounds have cheap windows, and h q may be tiny there."""
     return 1e-30 if honest <= 10**6 else 1e-22
 
 
@@ -190,9 +186,7 @@ class ExactCells:
         return total / (self.honest * self.law.q) + self.outer
 
     def third_symbol(self, epsilon: float) -> float:
-        """δ of the dataset whose other h - 1 users all hold one third symbol, k >= 3, without the
-        margin (K5).
-        """
+        """δ if the other h - 1 users all hold one third symbol, k >= 3, without the margin (K5)."""
         law = self.law
         alpha, beta, kappa = law.form(epsilon, -ROUNDING)
         # c = h - a - b - d in K5's form, so that only d is left to be averaged over.
@@ -203,9 +197,7 @@ class ExactCells:
 
 @dataclass(frozen=True)
 class _Tables:
-    """Tables of 𝔼[(t - C)_+] for C ~ Bin(h - T, share), at integers t, one row for each T = a +
-    b.
-    """
+    """Tables of 𝔼[(t - C)_+] for C ~ Bin(h - T, share) at integers t, one row per T = a + b."""
 
     row: NDArray[np.int64]
     first: Floats
@@ -254,8 +246,9 @@ def _mean_excess(law: Window, columns: int) -> Floats:
 
 
 class GridBlanket:
-    """Mean 𝔼[(Σ W)_+] from both sides at any h: the other symbols made independent (K4), the rest
-    on nodes (K3).
+    """Mean 𝔼[(Σ W)_+] from both sides at any h.
+
+    The other symbols are made independent (K4), and the rest is put on nodes (K3).
     """
 
     def __init__(self, law: Law, honest: int) -> None:
@@ -288,8 +281,9 @@ class GridBlanket:
         return result / (self.honest * self.law.q) + self.outer
 
     def lower(self, epsilon: float) -> float:
-        """Lower bound of the third-symbol dataset's δ at ε >= 0, k >= 3: Jensen on all other
-        symbols (K5).
+        """Lower bound of the third-symbol dataset's δ at ε >= 0, k >= 3.
+
+        By Jensen on all other symbols (K5).
         """
         alpha, beta, kappa = self._form(np.array([epsilon]))
         if self.law.alpha(np.array(epsilon)) <= 0.0:
@@ -298,18 +292,14 @@ class GridBlanket:
         return float(self.table.lower(alpha, beta, z)[0]) / (self.honest * self.law.q)
 
     def _form(self, epsilons: Floats) -> tuple[Floats, Floats, Floats]:
-        """Coefficients α + κρ, β - κρ and κ: cells x0 and x1 get back the mean of the other symbols
-        (K4).
-        """
+        """Coefficients α + κρ, β - κρ, κ: x0 and x1 get back the mean of the other symbols (K4)."""
         law, kappa = self.law, self.law.kappa(epsilons)
         # β - κρ = (p - q) + (e^ε - 1)(p - qρ): terms of one sign.
         beta = law.gap + np.expm1(epsilons) * (law.p - law.q * law.others)
         return law.alpha(epsilons) + kappa * law.others, beta, kappa
 
     def _third_nodes(self, epsilon: float, fineness: float) -> tuple[Floats, Floats]:
-        """Chord nodes that add at most fineness²/6 to the variance of the form at the relevant
-        ε.
-        """
+        """Chord nodes adding at most fineness²/6 to the variance of the form at the relevant ε."""
         law = self.law
         matters = min(epsilon, law.epsilon0, 10 * law.p * math.sqrt(2 / (self.honest * law.q)))
         kappa = math.expm1(matters) * law.q

@@ -1,5 +1,4 @@
-"""Bounds for the k-RR histogram: certified for every dataset, attained by one, and published in
-papers.
+"""Bounds for the k-RR histogram: certified for every dataset, attained by one, and published.
 
     certified   k >= 3: the hidden-flag blanket (K1), exact for small h (K2), on nodes beyond (K3,
                 K4);
@@ -79,9 +78,7 @@ Curve = Callable[[float], float]
 
 
 def certified_delta(law: Law, honest: int) -> tuple[Curve, str]:
-    """Certified δ as a function of ε >= 0, never below the truth for any dataset, and what it rests
-    on.
-    """
+    """Certified δ as a function of ε >= 0, never below the truth, and its basis."""
     if not _amplify(law, honest):
         return (
             lambda epsilon: min(1.0, outward(_local(law, epsilon)))
@@ -203,9 +200,7 @@ def positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
 
 
 def _below(floor: float, values: Floats, law: Law, honest: int, epsilons: Floats) -> Floats:
-    """Replaces values of which only the transform's error is left by the blanket, which has
-    none.
-    """
+    """Replace values that are only the transform's error by the blanket, which has no error."""
     lost = values <= 16 * floor
     if lost.any():
         values[lost] = np.minimum(values[lost], grid_blanket(law, honest).upper(epsilons[lost]))
@@ -213,8 +208,9 @@ def _below(floor: float, values: Floats, law: Law, honest: int, epsilons: Floats
 
 
 def _follow(curve: Curve, epsilons: Floats, floor: float) -> Floats:
-    """Evaluates a falling curve at ascending ε until it is below `floor` or negligible: that value
-    bounds the rest.
+    """Evaluate a falling curve at ascending ε until it is below `floor` or negligible.
+
+    That value bounds the rest.
     """
     values = np.empty(epsilons.size)
     for index, epsilon in enumerate(epsilons):

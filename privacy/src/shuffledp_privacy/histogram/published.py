@@ -1,5 +1,4 @@
-"""Published bounds for k-RR, for comparison: nothing here is a guarantee unless its docstring says
-so.
+"""Published bounds for k-RR, for comparison: no guarantee unless a docstring says so.
 
 Theorem 1 of Biswas, Jung and Palamidessi 2023 as printed and corrected (docs/accounting.md,
 K8), the closed form of Balle et al. 2019, and the adversaries of Koskela et al. 2021 (K9).
@@ -75,9 +74,7 @@ def _sum_of_excess(loss: Floats, mass: Floats, epsilon: float) -> float:
 def _theorem_1(
     users: int, at_x0: int, symbols: int, epsilon0: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Printed v_s, corrected v_s and P(M_x0(x0) = s) for s = 0..n, in the paper's κ notation, in
-    logarithms.
-    """
+    """Logarithms of the printed v_s, corrected v_s and P(M_x0(x0) = s), s = 0..n (κ notation)."""
     if not 2 <= users <= LARGEST_PRINTED:
         raise UsageError(f"users must be from 2 to {LARGEST_PRINTED} here, not {users}")
     if not 0 <= at_x0 <= users - 1:

@@ -1,3 +1,1 @@
-"""Bounds for local randomisers: any (K10), those of the lecture (C8 to C10), and published RDP for
-comparison.
-"""
+"""Bounds for local randomisers: any (K10), the lecture's (C8 to C10), and published RDP."""

@@ -1,5 +1,4 @@
-"""Encodings of one symbol of k that are too large for a matrix, by what three values show of them
-(K11).
+"""Encodings of one of k symbols too large for a matrix, by what three values show (K11).
 
 Each of these is symmetric: any two values, and any value that all others hold, are like any other.
 So the chances under three values, and the blanket over all k, are all there is to know; outputs
@@ -183,8 +182,9 @@ class HadamardResponse:
 
     @property
     def rows(self) -> Rows:
-        """Chances of the parts that the halves of three values cut the indices into, the index of
-        all halves apart.
+        """Probabilities of the cells into which three values' halves cut the indices.
+
+        The index that lies in all halves is a cell of its own.
         """
         return tuple(
             tuple(

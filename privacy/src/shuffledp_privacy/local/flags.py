@@ -70,8 +70,9 @@ MOST_DATASETS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A change from x0 to x1 against a law of the others: ratios a/m and b/m with mass m, and
-    outputs that have none.
+    """A change from x0 to x1 against a law of the others, as ratios a/m and b/m with mass m.
+
+    Outputs without such a mass are separate.
 
     Attributes:
         mass: γ_y, shape (classes,), outputs of one class together.
@@ -102,9 +103,7 @@ class Pair:
         return min(1.0, outward(min(local, excess)))
 
     def lower(self, honest: int, epsilon: float, goal: float = 0.0) -> float:
-        """Attained δ at ε >= 0, never above that of the pair, whose mass must be all of the others'
-        law.
-        """
+        """Attained δ at ε >= 0, at most that of the pair, whose mass is all of the others' law."""
         if epsilon > LARGEST_EPSILON:
             return 0.0
         if honest == 1:
@@ -231,9 +230,7 @@ class HiddenFlags:
         return certified_epsilon(partial(pair.upper, honest, goal=delta), delta, pair.epsilon0)
 
     def datasets(self, honest: int, epsilon: float) -> list[Pair]:
-        """Changes against others who all hold one value, those that promise the largest δ near
-        ε.
-        """
+        """Changes against others who all hold one value: likely the largest δ near ε."""
         laws = self._ratios.float_rows
         gaps: list[tuple[float, int, int, int]] = []
         for _, (x0, x1) in self._by_size(honest, epsilon)[:MOST_CHANGES]:
@@ -312,9 +309,7 @@ class _Ratios:
         )
 
     def _epsilon0(self, x0: int, x1: int) -> float:
-        """Largest ln R(y|x0)/R(y|x1), rounded up: exactly where the rounded chances say that it
-        is.
-        """
+        """Largest ln R(y|x0)/R(y|x1), rounded up, from the rounded probabilities."""
         above, below = self.float_rows[x0], self.float_rows[x1]
         with np.errstate(all="ignore"):
             ratio = np.where(above > 0.0, above / below, 0.0)

@@ -1,5 +1,4 @@
-"""Mechanisms of a lecture (Wang, lecture 9): the local model, RAPPOR, and Cheu's one-bit binary
-sum.
+"""Mechanisms of a lecture (Wang, lecture 9): local model, RAPPOR, Cheu's one-bit binary sum.
 
 Local mechanisms need no shuffler; their guarantee holds against everybody, so certified and
 attained agree and `corrupted_bounds` is the same number. To see one of them shuffled, put its ε0 in
@@ -51,8 +50,9 @@ def _check_local(epsilon: float, max_value: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OneBitMean:
-    """One-bit report of a value in {0..m}: 1 with chance (1 + (x/m)(e^ε - 1)) / (e^ε + 1) (Theorem
-    9.3; Ding 2017).
+    """One-bit report of a value in {0..m} (Theorem 9.3; Ding 2017).
+
+    It is 1 with probability (1 + (x/m)(e^ε - 1)) / (e^ε + 1).
 
     With m = 1 this is binary randomised response, true with probability e^ε/(e^ε + 1).
 
@@ -106,8 +106,7 @@ def binary_response(epsilon: float) -> OneBitMean:
 
 
 def cheu_binary_sum(users: int, epsilon: float, delta: float) -> RRShuffle:
-    """Cheu's one-bit sum with the lecture's p = ln(1/δ)/(n ε²) (section 9.2.2), an RR-shuffle of
-    one bit.
+    """Cheu's one-bit sum with the lecture's p = ln(1/δ)/(n ε²) (9.2.2): one-bit RR-shuffle.
 
     The printed p is an order of magnitude, not a guarantee: certify the result.
 
@@ -132,8 +131,7 @@ def cheu_binary_sum(users: int, epsilon: float, delta: float) -> RRShuffle:
 
 
 def mean_variance(spec: LocalMean, values: Sequence[int]) -> float:
-    """Exact variance of the unbiased estimate of the mean of `values` (proposition C9), in squared
-    units.
+    """Exact variance, in squared units, of the unbiased estimate of the mean of `values` (C9).
 
     Args:
         spec: the mechanism.
@@ -155,9 +153,7 @@ def mean_variance(spec: LocalMean, values: Sequence[int]) -> float:
 
 
 def _distances(setting: Setting, max_value: int) -> Floats:
-    """Distances to cover: 1..d_max for metric adjacency, only the largest for standard
-    adjacency.
-    """
+    """Distances to cover: 1..d_max under metric adjacency, only the largest under standard."""
     largest = min(setting.max_distance or max_value, max_value)
     if setting.adjacency is Adjacency.STANDARD:
         return np.array([float(largest)])

@@ -1,5 +1,4 @@
-"""Any finite local randomiser, given as the matrix of its chances: bounds for its shuffled reports
-(K11, K12).
+"""Bounds for any finite local randomiser, given as its matrix of probabilities (K11, K12).
 
     certified   the hidden-flag blanket of the matrix itself, the worst of all changes of a value
                 (K11)
@@ -109,8 +108,7 @@ def _check_row(row: tuple[Fraction, ...], columns: int, where: str) -> None:
 
 
 def parse_matrix(text: str) -> LocalMatrix:
-    """The matrix in a text of comma-separated values: a line for each value, chances such as 1/3 or
-    0.25.
+    """Parse a matrix of comma-separated probabilities such as 1/3 or 0.25, one line per value.
 
     Empty lines, and what follows a #, are left out.
 

@@ -1,4 +1,5 @@
 """Bounds for RAPPOR (Erlingsson, Pihur and Korolova 2014; Wang, lecture 9, section 9.1.1).
+
 docs/accounting.md, C10.
 
 A value sets h bits of a Bloom filter. The permanent response replaces each bit by a fair coin with
@@ -100,9 +101,7 @@ def rappor_epsilon(spec: RapporPermanent | RapporReport) -> float:
 def _curve(
     spec: RapporPermanent | RapporReport, epsilons: NDArray[np.float64], margin: float
 ) -> NDArray[np.float64]:
-    """Exact δ for two values without a common bit, the worst pair, ε >= 0, moved by the relative
-    margin.
-    """
+    """Exact δ at ε >= 0 for two values without a common bit, the worst pair, with the margin."""
     low, high = spec.response
     ones = np.arange(spec.hashes + 1.0)
     log_choose = np.array(

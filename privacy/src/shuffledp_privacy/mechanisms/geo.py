@@ -126,8 +126,9 @@ class GeoAnalysis(PaddedAnalysis):
         )
 
     def standard_error(self, users: int) -> float:
-        """Root of the mean squared error at worst: sqrt(2 n φ)/(1 - φ), and clamping's bias
-        (docs/accounting.md, S17).
+        """Worst root mean squared error: sqrt(2 n φ)/(1 - φ), and clamping's bias.
+
+        docs/accounting.md, S17.
         """
         rate = float(self.spec.epsilon_geo)
         return math.hypot(
@@ -226,9 +227,7 @@ def _compare_datasets(spec: GeoShuffle, honest: int, distance: int) -> tuple[Com
 
 
 def _without_clamping(target: Target, safest: float) -> float:
-    """About the largest ε_geo whose noise is enough if nobody is clamped, less what
-    `wasting_little` wastes.
-    """
+    """About the largest ε_geo that suffices without clamping, less the loss by `wasting_little`."""
     units = target.reach if target.adjacency is Adjacency.STANDARD else 1
     total = target.epsilon * target.reach / units
     rate = target.epsilon * math.sqrt(2 * target.honest) / (deviations(target) * units)

@@ -1,5 +1,6 @@
-"""Analysis of the Hadamard histogram (Acharya, Sun, Zhang 2019), shuffled: one finite local
-randomiser (K11, K13).
+"""Analysis of the shuffled Hadamard histogram: one finite local randomiser (K11, K13).
+
+Acharya, Sun, Zhang 2019.
 
 Any two rows of a Hadamard matrix are like any other two, so that the analysis of the local
 randomiser looks at three values whatever the number of symbols. For two symbols there is no third

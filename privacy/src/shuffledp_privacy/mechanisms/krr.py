@@ -1,5 +1,4 @@
-"""Analysis of k-ary randomised response: certified for every dataset, attained by one, and
-published in papers.
+"""Analysis of k-ary randomised response: certified, attained by one dataset, and published.
 
 The bounds are those of `histogram.krr`. Every change of a value is the same change for k-RR, so
 distances do not matter: under metric adjacency the worst distance is 1 and the numbers are those of

@@ -135,9 +135,7 @@ def attained_epsilon(
 
 
 def _probes(target: Target) -> list[int]:
-    """Distances at which a search looks: the largest for standard adjacency, some of all for
-    metric.
-    """
+    """Distances that a search probes: the largest for standard adjacency, several for metric."""
     if target.adjacency is Adjacency.STANDARD:
         return [target.reach]
     return sorted({round(x) for x in np.geomspace(1, target.reach, min(target.reach, 12))})

@@ -1,5 +1,6 @@
-"""Analysis of basic RAPPOR (Erlingsson, Pihur, Korolova 2014), shuffled: one round, and all rounds
-of a question (K14).
+"""Analysis of shuffled basic RAPPOR: one round, and all rounds of a question (K14).
+
+Erlingsson, Pihur, Korolova 2014.
 
 One round of people who were never asked before is a unary code (K11). Rounds of the same question
 share the response that devices keep: they are no composition. What is certified for all of them,
@@ -59,9 +60,7 @@ def one_report(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
 
 
 def kept_response(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
-    """The permanent response: all reports of a question that a user ever makes are drawn from
-    it.
-    """
+    """The permanent response, from which all of a user's reports to one question are drawn."""
     half = spec.fake / 2
     return UnaryEncoding(spec.symbols, 1 - half, half) if spec.fake < 1 else _NOTHING
 
@@ -83,9 +82,7 @@ class RapporHistogramAnalysis(Analysis):
         return _for_one_round(epsilon_bounds(one_report(self.spec), setting, delta))
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """ε∞ of the kept response: it bounds all reports of the question together, not this one
-        alone.
-        """
+        """ε∞ of the memoised response, which bounds all reports to the question together."""
         bounds = corrupted_bounds(kept_response(self.spec), setting, delta)
         line = "all reports of the question, of however many rounds: the kept response, pure (K14)"
         return CorruptedBounds(bounds.epsilon, bounds.delta, (line,))

@@ -114,8 +114,9 @@ class SGDLAnalysis(PaddedAnalysis):
         )
 
     def standard_error(self, users: int) -> float:
-        """Root of the mean squared error at worst: sqrt(2 n r φ)/(1 - φ), and clamping's bias
-        (docs/accounting.md, S17).
+        """Worst root mean squared error: sqrt(2 n r φ)/(1 - φ), and clamping's bias.
+
+        docs/accounting.md, S17.
         """
         rate = float(self.spec.noise_epsilon)
         deviation = (

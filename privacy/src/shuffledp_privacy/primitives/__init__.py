@@ -1,3 +1,1 @@
-"""Shared numerics: windows and tails, laws of sums, divergences of ordered laws, inversion,
-rigorous maxima.
-"""
+"""Shared numerics: windows, tails, laws of sums, divergences, inversion, rigorous maxima."""

@@ -154,9 +154,7 @@ class BitSum:
 
 
 def _bit_cdfs(laws: BitSum, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
-    """`log_cdfs`, with 1 - P(X >= t + 1) where a law of hardly more than one point leaves the sum
-    no digits (S3).
-    """
+    """`log_cdfs`, with 1 - P(X >= t + 1) where a nearly one-point law leaves no digits (S3)."""
     cdfs = log_cdfs(laws, first, second)
     low, high = (np.concatenate([getattr(cdf, side) for cdf in cdfs]) for side in ("low", "high"))
     rows = np.flatnonzero(high - low > VAGUE)

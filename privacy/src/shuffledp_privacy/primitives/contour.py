@@ -1,5 +1,4 @@
-"""Distribution functions of large integer sums from their generating functions, with an error
-bound.
+"""Distribution functions of large integer sums from generating functions, with an error bound.
 
 For a law on the integers with generating function G, a tilt s and N nodes θ_j = 2πj/N,
 (1/N) Σ_j G(e^{s+iθ_j}) e^{-(s+iθ_j)t} equals Σ_l P(t + lN) e^{slN}: the wanted probability plus
@@ -110,9 +109,7 @@ class TiltedLaw(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogValues:
-    """Logarithms of positive numbers, bracketed: `low` never above, `high` never below the
-    truth.
-    """
+    """Bracketed logarithms of positive numbers: `low` never above, `high` never below the truth."""
 
     low: Floats
     high: Floats
@@ -140,9 +137,7 @@ def log_pmf(law: TiltedLaw, threshold: Floats) -> LogValues:
 
 
 def log_cdfs(laws: TiltedLaw, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
-    """`log_cdf` of the first half of the laws' rows at `first`, of the second half at `second`, in
-    one call.
-    """
+    """`log_cdf` of the first half of the rows at `first` and the other half at `second`."""
     return _halves(log_cdf(laws, np.concatenate([first, second])))
 
 

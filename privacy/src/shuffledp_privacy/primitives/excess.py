@@ -1,5 +1,6 @@
-"""Mean positive part of a sum of many equal draws, 𝔼[(V_1 + ... + V_h)_+], from both sides, at any
-h.
+"""Mean positive part of a sum of many equal draws, 𝔼[(V_1 + ... + V_h)_+], from both sides.
+
+At any h.
 
 The sum (1/T) Σ_j 𝔼[e^{s_j S}]/s_j², s_j = η + 2πij/T, is the wanted mean plus aliases, which are
 positive. It ends quickly because S gets a little Gaussian noise G of mean 0: by Jensen 𝔼[(S + G)_+]
@@ -108,9 +109,7 @@ def _size_of_growth(exponent: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Contour:
-    """Where the sum is taken: its tilt c, period T, noise σ, number of nodes beyond 0, and ln of
-    its largest term.
-    """
+    """The contour of the sum: tilt c, period T, noise σ, nodes beyond 0, ln of the largest term."""
 
     tilt: float
     period: float
@@ -152,9 +151,7 @@ def mean_excess(
 
 
 def _enumerate(draw: Draw, trials: int) -> tuple[float, float]:
-    """Both sides by the multinomial law itself: h! times the product of m^c/c! over the values, 0
-    among them.
-    """
+    """Both sides by the multinomial law: h! times the product of m^c/c! over the values and 0."""
     used = np.zeros(1, dtype=np.int64)
     total = np.zeros(1)
     weight = np.ones(1)
@@ -181,8 +178,7 @@ def _enumerate(draw: Draw, trials: int) -> tuple[float, float]:
 
 
 def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
-    """Upper bound e^(h K(c) - 1)/(c h) of the same mean for many laws at once, each at a c that
-    suits it.
+    """Upper bound e^(h K(c) - 1)/(c h) of the same mean, for many laws, each at a suitable c.
 
     Args:
         masses: common to all, shape (values,).

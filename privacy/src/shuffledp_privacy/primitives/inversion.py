@@ -75,8 +75,7 @@ def attained_epsilon(lower: Curve, delta: float, ceiling: float) -> float:
 
 
 def _narrow(curve: Curve, delta: float, left: float, right: float) -> tuple[float, float]:
-    """A bracket of relative width TOLERANCE with curve(left) > delta >= curve(right) at every
-    probed end.
+    """A bracket of relative width TOLERANCE with curve(left) > delta >= curve(right) as probed.
 
     Illinois steps on ln δ (order 1.44), kept off the ends by a part of the tolerance so that both
     ends move in. Until the right end is near, and whenever eight steps were not enough, the bracket

@@ -37,9 +37,7 @@ CONTOUR_FROM = 64.0
 
 
 def rounded_ratio(epsilon: Fraction) -> float:
-    """φ = exp(-epsilon) as a double, rounded down by a few units: never more noise than in
-    truth.
-    """
+    """φ = exp(-epsilon) as a double, rounded down by a few units: never more noise than true."""
     rate = float(epsilon)
     # The rounding of ε to a double is relative, so that φ may be off by ε 2^-53 of itself.
     return max(0.0, math.exp(-rate) * (1.0 - (4 + 2 * rate) * UNIT) - 2.0**-1074)
@@ -54,9 +52,7 @@ class SumNoise(Protocol):
     def least(
         self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
     ) -> tuple[Floats, Floats]:
-        """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c =
-        0).
-        """
+        """Smallest E with HS_E(d) + c (1 + e^E) <= δ by row: (certified, attained with c = 0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +108,9 @@ class SgdlLaw:
         return np.asarray(8 * UNIT * self.shape * inner * self.condition(tilt), dtype=np.float64)
 
     def condition(self, tilt: Floats) -> Floats:
-        """(1 - φ + φ(e^|s| - 1)) / (1 - φ - φ(e^|s| - 1)) and 1: how the gap up to the largest tilt
-        cancels.
+        """Cancellation in the gap to the largest tilt: (1 - φ + φu) / (1 - φ - φu), u = e^|s| - 1.
+
+        And 1.
         """
         grown = self.ratio * np.expm1(np.abs(tilt))
         gap = np.maximum(self.rest - grown, UNIT * self.rest)
@@ -294,8 +291,9 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
 
 
 def table_length(shape: float, ratio: float) -> int:
-    """Length of a table beyond which less than e^-100 remains: Chernoff's bound at nine tenths of
-    the largest tilt.
+    """Length of a table beyond which less than e^-100 remains.
+
+    By Chernoff's bound at nine tenths of the largest tilt.
     """
     rate = -math.log(ratio)
     # 1.7 is above -ln(1 - 0.9²) = 1.66, the cumulant for each unit of r at that tilt for small ε,

@@ -1,5 +1,6 @@
-"""Hockey-stick divergence of two laws on the integers in likelihood-ratio order, given by
-generating functions.
+"""Hockey-stick divergence of two integer laws in likelihood-ratio order.
+
+The laws are given by generating functions.
 
 P and Q must have a falling likelihood ratio P(y)/Q(y) (docs/accounting.md, Proposition S1: sums of
 independent log-concave variables of which some are shifted upward). Then HS_E(P||Q) = max_t P(Y <=
@@ -65,9 +66,7 @@ class OrderedPair(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Bounds of HS_E(P||Q) from both sides, with ln P and ln Q at the best threshold for its
-    slope.
-    """
+    """Two-sided bounds of HS_E(P||Q), with ln P and ln Q at the best threshold for its slope."""
 
     upper: Floats
     lower: Floats
@@ -77,8 +76,9 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """The last integer whose computed log ratio is at least ε, and the log ratios there and one
-    above.
+    """The last integer with a computed log ratio of at least ε, and the ratios there and above.
+
+    The second ratio is that of the next integer.
     """
 
     last: Floats
@@ -87,9 +87,7 @@ class _Edge:
 
 
 class _Bracket:
-    """Brackets low < high with their log ratios, narrowed until low is the last with a ratio of at
-    least ε.
-    """
+    """Brackets low < high with log ratios, narrowed until low is the last with a ratio >= ε."""
 
     def __init__(self, pair: OrderedPair, epsilon: Floats) -> None:
         self.pair, self.epsilon = pair, epsilon
@@ -118,8 +116,7 @@ class _Bracket:
         return bool(moved.size)
 
     def narrow(self, *, along: bool) -> bool:
-        """Narrows every row that is wider than 1 and whose edge is not known to what its ratios
-        are; True if any.
+        """Narrow every row that is wider than 1 and whose edge is not settled; return True if any.
 
         Half way, or `along` the line through its ends to a ratio that counts as known: the log
         ratio is nearly straight, so that this ends most searches; where it is not, a line may creep
@@ -187,9 +184,7 @@ def _copy(source: LogValues, target: LogValues, rows: NDArray[np.intp]) -> None:
 
 
 def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
-    """Finds the last threshold with a log ratio of at least ε, by a bracket that is widened, then
-    narrowed.
-    """
+    """Find the last one with a log ratio of at least ε by widening and narrowing a bracket."""
     bracket = _Bracket(pair, epsilon)
     for doubling in range(64):
         if not bracket.widen(2.0 ** (doubling + 1)):
@@ -203,9 +198,7 @@ def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
 def _mass_in_doubt(
     pair: OrderedPair, epsilon: Floats, best: Floats, matters: NDArray[np.bool_]
 ) -> Floats:
-    """Mass that covers all points in doubt: P(Y <= t + R) if the ratio at t + R is certainly below
-    e^E, else 1.
-    """
+    """Mass that covers all points in doubt: P(Y <= t + R) if the ratio is below e^E, else 1."""
     mass = np.ones_like(best)
     rows = np.flatnonzero(matters)
     if rows.size:
@@ -276,8 +269,9 @@ def least_epsilon(
 
 
 def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floats]:
-    """The root of HS_E + c(1 + e^E) - δ from the left (inf: none), and the best lower bound of the
-    c = 0 root.
+    """The root of HS_E + c(1 + e^E) - δ from the left, and a lower bound of the root for c = 0.
+
+    inf if there is no root.
 
     The root for c = 0 is on the left of the wanted one; it is found first, by Newton steps on ln
     HS, which is nearly quadratic in E, and then on HS.

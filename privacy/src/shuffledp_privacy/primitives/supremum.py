@@ -66,9 +66,7 @@ class Boxes:
         return np.asarray((self.d_low == self.d_high) & (self.j_low == self.j_high), dtype=np.bool_)
 
     def cut(self, compositions: int) -> Boxes:
-        """Halves each box on the side where more is lost: ln d, or half the share of
-        compositions.
-        """
+        """Halve each box on the side that loses more: ln d, or half the share of compositions."""
         # Over d in a..b the bound E(b)/a is loose by up to b/a (S5).
         along = np.log(self.d_high / self.d_low)
         across = 0.5 * (self.j_high - self.j_low) / max(compositions, 1)

@@ -98,9 +98,7 @@ class NoiseTable:
     def least(
         self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
     ) -> tuple[Floats, Floats]:
-        """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c =
-        0).
-        """
+        """Smallest E with HS_E(d) + c (1 + e^E) <= δ by row: (certified, attained with c = 0)."""
         table = self._reaching(distance)
         if table is not self:
             return table.least(distance, delta, clamped)
@@ -109,9 +107,7 @@ class NoiseTable:
         return self._bisect(distance, delta, clamped)
 
     def _reaching(self, distance: NDArray[np.int64]) -> NoiseTable:
-        """A table that holds the points of Y + d as well: beyond a table's end its tails are only
-        bracketed.
-        """
+        """A table that also holds the points of Y + d, as a table's tails are only bracketed."""
         # The threshold that decides lies in the inner half of a table that ends where e^-100 is
         # left.
         needed = min(self.last // 2 + int(distance.max(initial=0)), max(self.last, LONGEST_REACH))
@@ -121,9 +117,7 @@ class NoiseTable:
         return self if length == self.last else build_table(self.shape, self.ratio, length)
 
     def _spiky(self, steps: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
-        """HS_E for r < 1: ln P(y)/P(y-d) rises up to y = 0 and falls after it, so that a run around
-        0 counts (S2).
-        """
+        """HS_E for r < 1: ln P(y)/P(y-d) rises to y = 0, then falls: a run around 0 (S2)."""
         peak = self.mass(np.zeros_like(steps)).high - self.mass(steps).low
         left = self._edge(steps, epsilon, -1, np.full_like(steps, self.last))
         # Beyond d/2 the ratio is at most 1 (S2(e)).
@@ -282,8 +276,9 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
 def _recurrence(
     shape: float, ratio: float, first: int, length: int
 ) -> tuple[Floats, Floats, float]:
-    """Runs the recurrence: ρ_w and P(Y >= w)/P(w) for w = 0..length, and the largest relative error
-    of a ρ_w.
+    """Run the recurrence: ρ_w and P(Y >= w)/P(w) for w = 0..length, and the largest error of ρ_w.
+
+    The error is relative.
     """
     ratios = np.zeros(length + 1)
     tails = np.ones(length + 1)

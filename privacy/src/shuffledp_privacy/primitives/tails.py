@@ -49,8 +49,7 @@ def inward(value: float) -> float:
 
 
 def binomial_range(trials: int, probability: float, tail: float = TAIL) -> tuple[int, int]:
-    """Integers lo <= hi with P(X < lo) <= tail and P(X > hi) <= tail for X ~ Bin(trials,
-    probability).
+    """Integers lo <= hi with P(X < lo), P(X > hi) <= tail for X ~ Bin(trials, probability).
 
     Bernstein's inequality with variance v: P(|X - μ| >= t on one side) <= exp(-t²/(2(v + t/3))).
 
@@ -76,8 +75,9 @@ def binomial_range(trials: int, probability: float, tail: float = TAIL) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A law on consecutive integers: pmf[i] belongs to start + i and sums to 1 (normalised on the
-    window).
+    """A law on consecutive integers: pmf[i] belongs to start + i, and the sum is 1.
+
+    Normalised on the window.
 
     Attributes:
         start: the first integer.
@@ -98,15 +98,11 @@ class Window:
         return self.start + np.arange(self.pmf.size, dtype=np.float64)
 
     def at_most(self) -> Floats:
-        """P(X <= start + i) for each i, summed from the small end: relative error stays small in
-        the tail.
-        """
+        """P(X <= start + i) for each i, summed from the small end for a small relative error."""
         return np.cumsum(self.pmf)
 
     def at_least(self) -> Floats:
-        """P(X >= start + i) for each i, summed from the small end: relative error stays small in
-        the tail.
-        """
+        """P(X >= start + i) for each i, summed from the small end for a small relative error."""
         return np.cumsum(self.pmf[::-1])[::-1]
 
 
@@ -149,8 +145,7 @@ def binomial_window(
 
 
 def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
-    """Law of the sum of two independent integers, and a bound on the error of any partial sum of
-    it.
+    """Law of the sum of two independent integers, and an error bound of any partial sum of it.
 
     By FFT. Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2: a transform of N =
     2^t points has relative 2-norm error at most t η, η below 2^-50. No transform of

@@ -1,5 +1,6 @@
-"""Mean positive part of a linear form in two cells of a multinomial, from both sides, at any number
-of trials.
+"""Mean positive part of a linear form in two cells of a multinomial, from both sides.
+
+At any number of trials.
 
     𝔼[(α a - β b - z)_+],   (a, b, rest) ~ Multinomial(h; q, q, 1 - 2q),   α, β >= 0.
 
@@ -39,8 +40,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TrinomialTable:
-    """Tables of 𝔼[(t - b)_+ | a] over rows a and columns t, with weights of the rows for both
-    sides.
+    """Tables of 𝔼[(t - b)_+ | a] over rows a and columns t, with row weights for both sides.
 
     Attributes:
         a: the nodes of a.
@@ -110,8 +110,9 @@ class TrinomialTable:
         return (gained - z[..., np.newaxis] * (1 - margin)) / beta[..., np.newaxis]
 
     def _shift(self, row: Indices, margin: float) -> Floats:
-        """Mean of the trials by which an anchor differs, enlarged: added for the upper, taken off
-        for the lower.
+        """Mean of the trials by which an anchor differs, enlarged; added above, subtracted below.
+
+        Added for the upper bound and subtracted for the lower one.
         """
         return self.ratio * (self.a - self.anchor[row]) * (1 + margin)
 
@@ -197,9 +198,7 @@ def _rows(window: Window, spacing: int) -> tuple[Floats, Floats, Floats]:
 
 
 def _row_table(law: Window, step: int, columns: int) -> Floats:
-    """𝔼[(t - b)_+], P(b < t), P(b <= t) at t = start + step * (0..columns-1), by sums of positive
-    terms.
-    """
+    """𝔼[(t - b)_+], P(b < t), P(b <= t) at t = start + step * (0..columns-1), by positive sums."""
     # Past the window the law is complete, and the mean grows with slope 1.
     at_most = np.ones(columns * step)
     at_most[: law.pmf.size] = law.at_most()

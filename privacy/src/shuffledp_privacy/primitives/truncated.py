@@ -51,9 +51,7 @@ _LOST = 100.0
 
 @dataclass(frozen=True)
 class TruncatedNoise:
-    """One user's noise: `rate` nats per unit as a double, c = `padding`, and by how much the true
-    rate may differ.
-    """
+    """One user's noise: `rate` nats per unit as a double, `padding` c, and the rate's error."""
 
     rate: float
     padding: int
@@ -66,9 +64,7 @@ class TruncatedNoise:
         return cls(rate, padding, up(float(abs(Fraction(rate) - epsilon))))
 
     def slack(self, count: Floats) -> Floats:
-        """Largest |ln| of the ratio of the true law of `count` noises to that with the double
-        `rate`, at any point.
-        """
+        """Largest |ln| of the true law of `count` noises over that with the double `rate`."""
         # ln P(N = j) moves by at most |j| |Δrate| against its normalisation, which is a mean of
         # such terms.
         return np.asarray(count * up(self.padding * self.inexact), dtype=np.float64)
@@ -102,9 +98,7 @@ class TruncatedNoise:
 
 @dataclass(frozen=True, slots=True)
 class ShortLaws:
-    """Laws of W_g on -gc..gc for some small g, and the relative error of every probability of
-    each.
-    """
+    """Laws of W_g on -gc..gc for some small g, and the relative error of each law."""
 
     laws: tuple[Floats, ...]
     errors: tuple[float, ...]
@@ -123,9 +117,7 @@ class ShortLaws:
 
     @classmethod
     def of_sums(cls, weights: Floats, inexact: float, slack: Floats, counts: Floats) -> ShortLaws:
-        """Sums of `counts` noises with these weights, each off by the factor 1 + `inexact`, all by
-        e^`slack` more.
-        """
+        """Sums of `counts` noises with these weights, inexact by 1 + `inexact` and e^`slack`."""
         weights = weights / weights.sum()
         wanted, found, law = set(counts.tolist()), {}, np.ones(1)
         for count in range(1, int(counts.max(initial=0.0)) + 1):
@@ -272,9 +264,7 @@ class TruncatedLaw:
         return np.where(angle <= edge, np.maximum(self.log_modulus(tilt, angle), beyond), beyond)
 
     def _by_parts(self, tilt: Floats, angle: Floats) -> Floats:
-        """The triangle inequality for the whole law and its two tails, each of which falls as |1 -
-        az| rises.
-        """
+        """The triangle inequality for the law and its two tails, which fall as |1 - az| rises."""
         up, down = self._odds(tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
         upper_factor, lower_factor = (
@@ -301,9 +291,7 @@ class TruncatedLaw:
         return times * (rising - falling + turn), times * (rising + falling + size)
 
     def _remaining_mass(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats, Floats]:
-        """(V(1) - V(z))/(1 - V(1)): real part, imaginary part, and a size that covers the roundings
-        of both.
-        """
+        """(V(1) - V(z))/(1 - V(1)): real and imaginary part, and a size for the roundings."""
         rate, power = self.noise.rate, self.noise.padding + 1
         square = -math.expm1(-2 * rate)
         up, down = np.exp(power * (tilt - rate)) / square, np.exp(-power * (tilt + rate)) / square

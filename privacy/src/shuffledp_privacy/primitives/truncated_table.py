@@ -1,5 +1,4 @@
-"""Tables of the law of W_g, for whole curves of it: each piece comes from one transform under a
-tilt of its own.
+"""Tables of the law of W_g for whole curves: each piece from one transform at its own tilt.
 
 Under the tilt whose mean is in the middle of a piece, the transform's error is far below the law
 there, so that the logarithms are known to many digits at any depth (docs/accounting.md,

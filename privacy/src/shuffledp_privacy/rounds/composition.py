@@ -99,9 +99,7 @@ def grows_with_distance(spec: object) -> bool:
 
 
 def largest_distance(rounds: Sequence[Round]) -> int:
-    """Largest distance of all rounds together: |x - x'| that some round's domain and setting allow,
-    at least 1.
-    """
+    """Largest distance of all rounds: |x - x'| that some round's domain and setting allow, or 1."""
     return max(_largest_change(item) for item in rounds)
 
 
@@ -116,8 +114,9 @@ def _largest_change(item: Round) -> int:
 
 
 def kept_together(rounds: Sequence[Round]) -> list[Round]:
-    """Rounds that share a kept response as one: however often, and of whomever, it shows no more
-    (proposition K14).
+    """Rounds that share a memoised response as one, as they show no more together (K14).
+
+    However often they are run, and on whomever.
 
     The one is stated for the widest distance among them: it counts for all other rounds
     (proposition C7).
@@ -138,9 +137,7 @@ def _once(group: Sequence[Round]) -> Round:
 
 
 def at_common_distance(rounds: Sequence[Round]) -> tuple[Round, ...]:
-    """States each round for the largest distance of all that its own domain allows (proposition
-    C7).
-    """
+    """State each round for the largest common distance that its own domain allows (C7)."""
     rounds = kept_together(rounds)
     d_max = largest_distance(rounds)
     alike = dict[tuple[object, Setting, Fraction], int]()
@@ -172,9 +169,7 @@ def _widest(item: Round, otherwise: int) -> int:
 
 
 def _curve(item: Round, low: int, high: int) -> Curve:
-    """Curve at ε >= 0 of one round for a change by any distance in low..high, or as far as its
-    domain goes.
-    """
+    """Curve at ε >= 0 of one round for any change by low..high, as far as its domain goes."""
     widest = _widest(item, high)
     near = _without_sampling(item, low if low <= widest else 1, min(high, widest))
     if item.rate == 1:
@@ -187,8 +182,7 @@ def _curve(item: Round, low: int, high: int) -> Curve:
 
 
 def curve_of(item: Round) -> tuple[Curve, float]:
-    """Curve at total ε >= 0 of one run, never below the truth for any change up to its largest, and
-    its pure ε.
+    """Curve of one run at total ε >= 0, never below the truth for any covered change, and pure ε.
 
     The pure ε is `math.inf` where there is none. For standard adjacency: ε is not per unit of
     distance.
@@ -286,9 +280,7 @@ def _shifts(rounds: Sequence[Round], d_max: int) -> Shifts | None:
 
 
 def _interval(rounds: Sequence[Round], low: int, high: int) -> tuple[int, int]:
-    """Distances on which an interval's curve depends: its end alone where all curves grow with the
-    distance.
-    """
+    """Distances that an interval's curve depends on: its end if all curves grow with distance."""
     return (high, high) if all(grows_with_distance(r.spec) for r in rounds) else (low, high)
 
 
@@ -429,8 +421,9 @@ def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -
 
 
 def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
-    """Certified δ of all rounds together at ε (nats, >= 0; per unit under metric adjacency),
-    rounded up.
+    """Certified δ of all rounds together at ε, rounded up.
+
+    ε in nats, >= 0; per unit under metric adjacency.
 
     Never below the truth; at least about 1e-13, the resolution of the method (proposition C4).
 

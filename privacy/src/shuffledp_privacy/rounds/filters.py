@@ -1,5 +1,4 @@
-"""Privacy filters: total cost of rounds whose parameters may depend on the results of earlier
-rounds.
+"""Privacy filters: total cost of rounds whose parameters may depend on earlier results.
 
 Each filter gives a round a cost that does not depend on the other rounds, and costs are added up
 (docs/accounting.md, propositions C13 to C15). One counts a round as a Gaussian mechanism that is
@@ -69,8 +68,9 @@ class DeltaCurve:
 
 
 def gaussian_cost(curve: DeltaCurve, leak: float) -> float:
-    """Least s, from above, for which N(0, 1) against N(√s, 1), leaking `leak` s, dominates the
-    curve.
+    """Least s, from above, for which N(0, 1) against N(√s, 1), leaking `leak` s, dominates.
+
+    It dominates the curve.
 
     0 for a curve that is 0, `math.inf` where only revealing everything would be enough. Source:
     C14.

@@ -1,5 +1,4 @@
-"""Privacy loss distributions from certified privacy curves, composable, with every rounding
-accounted for.
+"""Privacy loss distributions from certified curves, composable, with all rounding counted.
 
 The steps (docs/accounting.md, propositions C1 to C4), each never below the truth:
 1. probe the curve to find where it becomes negligible, and choose the grid;
@@ -69,9 +68,7 @@ def reach(curve: Curve, tail: float) -> float:
 
 
 def _nodes(top: int) -> NDArray[np.int64]:
-    """Grid nodes 0 to top: all in the inner third, where nearly all mass is, then every second,
-    then every fourth.
-    """
+    """Grid nodes 0 to top: all in the inner third, then every second, then every fourth."""
     inner = top // 3
     outer = 2 * top // 3
     nodes = (*range(inner), *range(inner, outer, 2), *range(outer, top, 4), top)
@@ -79,8 +76,7 @@ def _nodes(top: int) -> NDArray[np.int64]:
 
 
 def _law(item: Repeated, gap: float, top: int) -> LossLaw:
-    """Connects the dots of the curve's hull on {-top, ..., top} times `gap` (propositions C2 to
-    C4).
+    """Connect the dots of the curve's hull on {-top, ..., top} times `gap` (C2 to C4).
 
     The mass of P at a vertex is e^ε times the change of slope of the hull there, rounded up, so the
     total may exceed 1 by about 1e-12; every δ of the pair is at least the hull's.

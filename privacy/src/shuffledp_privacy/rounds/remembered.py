@@ -1,5 +1,4 @@
-"""Rounds that share a response which devices keep: all of them together cost what that response can
-ever show (K14).
+"""Rounds that share a memoised response cost what that response can ever show (K14).
 
 They are no composition, because what they draw is not independent. A mechanism with `remembered`
 states the cost of all such rounds by `certified_curve` and `corrupted_bounds`; of `epsilon_bounds`

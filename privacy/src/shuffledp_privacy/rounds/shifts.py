@@ -1,5 +1,4 @@
-"""Composition of rounds of which the largest distance is known to be the worst under metric
-adjacency.
+"""Composition of rounds whose largest distance is proved worst under metric adjacency.
 
 Those that add log-concave noise to a sum, and those that flip bits. All rounds are composed at
 d_max alone: unclamped noise, what clamping costs being added once, or the noise that clamping
@@ -78,9 +77,7 @@ class Shifts:
         return math.fsum(self._losses(delta)) > COSTLY * delta
 
     def compose(self, delta: float, losses: tuple[float, ...], steps: int) -> Composed:
-        """Compose the noises at d_max, resolved well at δ: the unclamped ones where clamping is
-        paid in δ.
-        """
+        """Compose the noises at d_max, resolved well at δ; unclamped if clamping is paid in δ."""
         curves = [
             item.unclamped_deltas if lost > 0 else item.remaining_deltas
             for item, lost in zip(self.sums, losses, strict=True)

@@ -1,5 +1,4 @@
-"""Convolution of privacy loss distributions under an exponential tilt, so that δ of any size keeps
-its digits. Pure.
+"""Convolution of privacy loss distributions under an exponential tilt, precise at any δ. Pure.
 
 A Fourier transform errs by about 1e-16 of the largest entries. Untilted, that error is absolute in
 δ, grows with the number of rounds, and hides every δ below it. Here the laws are first multiplied
@@ -46,8 +45,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LossLaw:
-    """Privacy loss distribution of one round on multiples of the grid's gap, and how often the
-    round is run.
+    """Privacy loss distribution of one round on multiples of the grid's gap, and its repetitions.
 
     Attributes:
         nodes: multiples, ascending.
@@ -64,8 +62,9 @@ class LossLaw:
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """Logarithm of the composed moment generating function at one θ, its mean and variance, and ln
-    M of each law.
+    """Logarithm of the composed moment generating function at θ, its mean and variance.
+
+    Also ln M of each law.
     """
 
     log: float
@@ -188,9 +187,7 @@ class Composed:
         return best
 
     def _centre_tilt(self, epsilon: float) -> float:
-        """Tilt θ for which Chernoff's bound is least at this ε: the tilted law lies about 1/θ above
-        it.
-        """
+        """Tilt θ of the least Chernoff bound at this ε: the tilted law lies about 1/θ above it."""
         return self._solve(
             lambda moments, theta: moments.mean - math.log1p(1 / max(theta, 1e-300)) - epsilon
         )
@@ -257,9 +254,7 @@ class Composed:
         return LARGEST_EXPONENT / (self.gap * max(1, farthest))
 
     def _window(self, theta: float, moments: _Moments) -> tuple[int, int, float]:
-        """Window by Chernoff's bound: its first and last multiple, and the untilted mass above
-        it.
-        """
+        """Window by Chernoff's bound: first and last multiple, and the untilted mass above it."""
         lowest = sum(int(law.nodes[0]) * law.times for law in self.laws)
         highest = sum(int(law.nodes[-1]) * law.times for law in self.laws)
         scale = (
@@ -328,9 +323,7 @@ def _power(transform: NDArray[np.complex128], times: int) -> NDArray[np.complex1
 
 
 def _discount(masses: Floats, gap: float) -> Floats:
-    """Discounted sums S_l = Σ_{j>=l} w_j e^-(j-l)g for every l, in blocks so short that no power
-    overflows.
-    """
+    """Discounted sums S_l = Σ_{j>=l} w_j e^-(j-l)g for every l, in blocks that do not overflow."""
     block = max(1, int(LARGEST_EXPONENT / gap))
     result = np.empty_like(masses)
     carried = 0.0

@@ -29,8 +29,9 @@ _LOST = 1e-20
 
 @dataclass(frozen=True, slots=True)
 class Clamped:
-    """One user's clamped noise: pmf of N on -L..L (the mass beyond is below 1e-30), padding,
-    largest value.
+    """One user's clamped noise: pmf of N on -L..L, padding, largest value.
+
+    The mass beyond L is below 1e-30.
     """
 
     pmf: Floats
@@ -61,9 +62,7 @@ class ClampedSum:
     relative: float
 
     def law(self, value: int) -> Floats:
-        """Pmf of the sum modulo `points`, index shifted by half a window, with one user at
-        `value`.
-        """
+        """Pmf of the sum modulo `points`, index shifted by half a window, one user at `value`."""
         first, report = self.user.report(value)
         row = np.zeros(self.points)
         np.add.at(row, (first + np.arange(len(report))) % self.points, report)
@@ -71,9 +70,7 @@ class ClampedSum:
         return np.roll(np.maximum(joint, 0.0), self.points // 2)
 
     def events(self, distance: int) -> tuple[Floats, Floats]:
-        """Probabilities of all threshold events under one dataset and under the other, both
-        orders.
-        """
+        """Probabilities of all threshold events under both datasets, in both orders."""
         # Both tails and both orders of the datasets: the true δ is at least what any single event
         # shows.
         near = self.law(0)
@@ -110,8 +107,7 @@ class ClampedSum:
 def clamped_sum(
     user: Clamped, honest: int, d_max: int, inexact: float, relative: float = 0.0
 ) -> ClampedSum | None:
-    """Sum of `honest` reports of 0, or None where the window or the rounding error would be too
-    large.
+    """Sum of `honest` reports of 0, or None if window or rounding error would be too large.
 
     The pmf of one user is that of a law whose every probability is off by at most the factor 1 +
     `relative`, and by which `inexact` is lost in total variation.
@@ -148,9 +144,7 @@ def clamped_sum(
 def _many(
     modulus: Floats, support: Floats, report: Floats, others: int
 ) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.complex128]], float]:
-    """Power of the transform by its distance from 1, which keeps its digits, and the error of a
-    partial sum (S9).
-    """
+    """Power of the transform, precise by its distance from 1, and a partial sum's error (S9)."""
     points = 2 * (modulus.size - 1)
     power = np.zeros(modulus.size, dtype=np.complex128)
     # Only low frequencies are left of so many users; what is not is below e^-45 everywhere.

@@ -1,5 +1,4 @@
-"""Lower bounds for noisy sums where the total ε is large: the sum of clamped reports under an
-exponential tilt.
+"""Lower bounds for noisy sums at large total ε: clamped reports under an exponential tilt.
 
 A transform's error is absolute. At a total ε of E an event of the second dataset counts e^E times,
 so that the plain sum of `attained` shows nothing beyond E of about 15. Tilted by e^(sy) the laws of
@@ -83,9 +82,7 @@ class Reports:
         return self.max_value + 2 * self.padding + 1
 
     def tilted_law(self, value: int, tilt: float) -> tuple[Floats, Floats, float]:
-        """Points of clamp(value + N, -c, k + c), their law times e^(tilt y), and the logarithm of
-        its divisor.
-        """
+        """Points of clamp(value + N, -c, k + c), their law times e^(tilt y), ln of its divisor."""
         support = np.arange(-self.padding, self.max_value + self.padding + 1, dtype=np.float64)
         steps = np.abs(support - value).astype(np.int64)
         logs = self.log_pmf[steps]
@@ -98,9 +95,7 @@ class Reports:
 
 
 def two_datasets(user: Reports, honest: int, distance: int) -> tuple[ComparedReports, ...]:
-    """Lower bounds for one user's change by `distance`, all others at 0 or all in the middle, in
-    both orders.
-    """
+    """Lower bounds for a change by `distance`, others all at 0 or mid-domain, in both orders."""
     return tuple(
         pair
         for common_value in (0, user.max_value // 2)
@@ -141,9 +136,7 @@ def compare_reports(
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """The sum of all reports on two datasets: others at `held`, the changed user at the first or
-    second of `values`.
-    """
+    """The sum of all reports on two datasets: others at `held`, one user changes in `values`."""
 
     user: Reports
     honest: int
@@ -157,9 +150,7 @@ class _Sums:
         return float(((self.honest - 1) * others + changed) @ support)
 
     def tilt(self, part: float, largest: float) -> float:
-        """Tilt between 0 and `largest` that moves the second mean by a part of the way to the
-        first.
-        """
+        """Tilt between 0 and `largest` that moves the second mean part of the way to the first."""
         near, far = (self.mean(value, 0.0) for value in self.values)
         goal = far + part * (near - far)
         sign = math.copysign(1.0, largest)
@@ -184,9 +175,7 @@ class _Sums:
 
 
 def _reaches(law: Floats, offset: Floats, honest: int) -> tuple[int, int]:
-    """How far the sum of `honest` reports is from its mean at most, down and up, but for a mass of
-    `_LOST` each.
-    """
+    """How far the sum of `honest` reports is from its mean, but for a mass of `_LOST` each way."""
     down, up = (reach(law, sign * offset, honest, 1) for sign in (-1, 1))
     return min(down, math.ceil(-honest * float(offset[0]))), min(
         up, math.ceil(honest * float(offset[-1]))

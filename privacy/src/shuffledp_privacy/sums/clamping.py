@@ -1,5 +1,4 @@
-"""Privacy cost of clamping the noisy values to [0, k + 2c], and the padding c that makes it small
-enough.
+"""Privacy cost of clamping noisy values to [0, k + 2c], and the padding c that makes it small.
 
 Nobody is clamped while every honest |N_i| <= c, whatever the data. If that fails with probability
 at most δ1, then δ(E) <= HS_E of the unclamped sum + δ1 (1 + e^E) (docs/accounting.md, Proposition
@@ -124,8 +123,7 @@ def clamping_delta(any_clamped: float, total_epsilon: float) -> float:
 
 
 def log_any_clamped(epsilon: Fraction, groups: int, padding: int) -> float:
-    """Logarithm of 2 g φ^(c+1), rounded up: an upper bound of δ1 that is never too small for a
-    float.
+    """Logarithm of 2 g φ^(c+1), rounded up: an upper bound of δ1 that never underflows.
 
     Geo-shuffle has g = honest users, sgdl-shuffle g = ceil(honest/shares) (Propositions S6 and S7).
     """
@@ -182,8 +180,9 @@ def least_padding_sgdl(
 
 
 def closed_padding(epsilon: float, groups: int, delta: float, total_epsilon: float) -> int:
-    """Padding in closed form, ceil((ln(2g/δ) + ln(1 + e^E))/ε) - 1, at least 0: 2 g φ^(c+1) (1 +
-    e^E) <= δ.
+    """Padding in closed form such that 2 g φ^(c+1) (1 + e^E) <= δ.
+
+    ceil((ln(2g/δ) + ln(1 + e^E))/ε) - 1, at least 0.
 
     Geo-shuffle has g = honest users, sgdl-shuffle g = ceil(honest/shares) (Propositions S6 and S7).
 

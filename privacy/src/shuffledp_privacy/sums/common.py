@@ -1,5 +1,4 @@
-"""Common analysis of geo-shuffle and sgdl-shuffle: noise that adds up, clamping, and the worst
-distance.
+"""Common analysis of geo-shuffle and sgdl-shuffle: additive noise, clamping, worst distance.
 
 A `NoisySum` is the part of a spec and a setting that the analysis needs. Its δ at total ε = E and
 distance d is at most HS_E(Y || Y + d) + δ1 (1 + e^E), Y the honest users' noise
@@ -164,23 +163,17 @@ class NoisySum:
 
     @property
     def log_concave(self) -> bool:
-        """True if there is at least one whole noise, so that its law is log-concave (Proposition
-        S2).
-        """
+        """True if there is at least one whole noise, so that its law is log-concave (S2)."""
         return math.isfinite(self.pure)
 
     def unclamped_deltas(self, epsilons: Floats) -> Floats:
-        """Certified HS at d_max of the unclamped noise, at total ε >= 0, never below the truth
-        (Proposition S1).
-        """
+        """Certified HS at d_max of the unclamped noise at total ε >= 0, at least the truth (S1)."""
         return self._thin_out(
             epsilons, lambda nodes: self.noise.divergence(self._largest(nodes), nodes)[0]
         )
 
     def remaining_deltas(self, epsilons: Floats) -> Floats:
-        """Certified δ at d_max by the noises that are not clamped, whose number is told
-        (Proposition S6b).
-        """
+        """Certified δ at d_max by the unclamped noises, the number of which is revealed (S6b)."""
         noise = self.noise if self.kept is None else self.kept
         return self._thin_out(
             epsilons, lambda nodes: noise.divergence(self._largest(nodes), nodes)[0]
@@ -190,9 +183,7 @@ class NoisySum:
         return np.full(epsilons.shape, self.d_max, dtype=np.int64)
 
     def least_delta(self) -> float:
-        """Smallest value over E >= 0 of HS_E + δ1 (1 + e^E) at d_max, rounded up (Proposition
-        C12).
-        """
+        """Smallest value over E >= 0 of HS_E + δ1 (1 + e^E) at d_max, rounded up (C12)."""
         if self.clamped >= 0.5:
             return 1.0
         if self.clamped == 0.0:  # from the pure ε of a whole noise on nothing is left

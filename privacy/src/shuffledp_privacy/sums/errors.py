@@ -1,5 +1,6 @@
-"""Laws of the error of a debiased sum, and of the noise in it, to compare mechanisms by any measure
-of error.
+"""Laws of the error of a debiased sum and of its noise, to compare mechanisms.
+
+By any measure of error.
 
 Exact up to rounding where nobody is clamped. With a calibrated padding clamping moves a mean by at
 most its bias (docs/accounting.md, S17), which `standard_error` includes and these laws do not. No
@@ -48,8 +49,7 @@ class ErrorLaw:
         return math.sqrt(float(self.mass @ self.errors**2))
 
     def quantile(self, level: float) -> float:
-        """Least e among the sizes of the errors with P(|error| <= e) >= level, up to 1e-9 of
-        probability.
+        """Least error size e with P(|error| <= e) >= level, up to 1e-9 of probability.
 
         Raises:
             UsageError: level outside [0, 1].
@@ -70,8 +70,7 @@ class ErrorLaw:
 
 
 def sgdl_error(shape: float, epsilon: float) -> ErrorLaw:
-    """Law of SGDL(r, exp(-epsilon)): the sum of n discrete Laplace noises for r = n, one such noise
-    for r = 1.
+    """Law of SGDL(r, exp(-epsilon)): n discrete Laplace noises for r = n, one for r = 1.
 
     Args:
         shape: r > 0.
@@ -141,8 +140,7 @@ def bits_error(bits: int, ones: int, randomise: float) -> ErrorLaw:
 
 
 def error_law(spec: object, users: int, total: int) -> ErrorLaw:
-    """Law of the error of the debiased sum of `users` reports whose true sum is `total`, if nobody
-    is clamped.
+    """Law of the error of the debiased sum of `users` reports with true sum `total`, unclamped.
 
     Raises:
         UsageError: a spec that is not of a sum, or whose law is too wide.

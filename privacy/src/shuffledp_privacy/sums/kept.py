@@ -1,5 +1,4 @@
-"""Noise that is left to protect a sum when it is told whose noise was clamped: no factor e^E
-(Proposition S6b).
+"""Noise left to protect a sum if the clamped users are revealed: no factor e^E (S6b).
 
 The adversary is told for every honest user whether |N_i| > c, and the report of those where it is.
 That does not depend on the values. The others are not clamped at all, and their noises are discrete
@@ -105,9 +104,7 @@ def cells(honest: int, tail: float) -> Cells:
 
 @dataclass(frozen=True, slots=True)
 class KeptNoise(ABC):
-    """`SumNoise` of the noises that are not clamped, M of them known: what Proposition S6b bounds δ
-    by.
-    """
+    """`SumNoise` of the M unclamped noises, M known, by which Proposition S6b bounds δ."""
 
     cells: Cells
     unclamped: SumNoise
@@ -239,8 +236,9 @@ class KeptLaplace(KeptNoise):
 
 
 def resolvable_honest(spec: GeoShuffle, honest: int, distance: int) -> int:
-    """At most `honest`: so many noises that rounding does not hide how likelihoods of a change by
-    `distance` differ.
+    """At most `honest`: the number of noises at which rounding does not hide likelihood ratios.
+
+    Those of a change by `distance`.
 
     Of more, whose roundings add up while a change shows less, some are given away (Proposition S6b
     (d)).

@@ -1,5 +1,4 @@
-"""Shares of noise that are left to protect a sum when it is told whose share was clamped
-(Proposition S6b).
+"""Shares of noise left to protect a sum if the clamped shares are revealed (S6b).
 
 The kept shares have no log-concave law, but one that is symmetric and falls to both sides, so that
 the farthest change is the worst at every E (Proposition S1(d)); per unit of distance every distance

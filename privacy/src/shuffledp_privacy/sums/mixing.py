@@ -1,5 +1,4 @@
-"""How well the pieces of split values mix: the distance of their shuffle from one that shows their
-sum alone.
+"""How well pieces of split values mix: distance of their shuffle from one of their sum alone.
 
 Ishai, Kushilevitz, Ostrovsky and Sahai 2006; Balle, Bell, Gascón and Nissim 2020; Ghazi,
 Manurangsi, Pagh and Velingker
@@ -45,8 +44,7 @@ covers the rest.
 
 @lru_cache(maxsize=1024)
 def mixing_distance(honest: int, modulus: int, pieces: int) -> float:
-    """τ: total variation distance between the shuffled pieces of these users and uniform ones of
-    the same sum.
+    """τ: total variation distance between shuffled pieces and uniform ones of the same sum.
 
     Holds for all values that they may hold, noise included; other users' pieces change nothing.
     Rounded up, at most 1. Docs/accounting.md, Proposition S19. Time does not depend on `honest`.
@@ -100,8 +98,9 @@ def least_pieces(honest: int, modulus: int, security: float) -> int:
 
 
 def published_pieces(honest: int, modulus: int, security: float) -> int:
-    """Pieces by the formula of Balle, Bell, Gascón and Nissim 2020, ceil((2σ + log q)/(log h - log
-    e) + 2), to compare.
+    """Number of pieces by the formula of Balle, Bell, Gascón and Nissim 2020, to compare.
+
+    ceil((2σ + log q)/(log h - log e) + 2).
 
     Logarithms to the base 2; stated for h >= 19.
     """
@@ -168,8 +167,9 @@ def _log_sum(users: int, pieces: int, log_sums: list[float]) -> float:
 
 
 def _log_closed(users: int, pieces: int, most: int) -> Floats:
-    """ln χ_{j,i}, i = 1..most < j: the expected number of sets of i left and i right users with no
-    edge to others.
+    """ln χ_{j,i}, i = 1..most < j: expected number of isolated sets of i left and i right users.
+
+    Isolated: without an edge to others.
     """
     users_chosen = _log_binomials(users, most)
     parts = _log_binomials(users * pieces, most * pieces)[pieces - 1 :: pieces]
@@ -177,8 +177,6 @@ def _log_closed(users: int, pieces: int, most: int) -> Floats:
 
 
 def _log_binomials(top: int, most: int) -> Floats:
-    """ln C(top, i) for i = 1..most <= top, by a sum of logarithms: those of large factorials would
-    lose its digits.
-    """
+    """ln C(top, i) for i = 1..most <= top, by a sum of logarithms, which keeps its digits."""
     steps = np.arange(most, dtype=np.float64)
     return np.asarray(np.cumsum(np.log((top - steps) / (steps + 1))), dtype=np.float64)

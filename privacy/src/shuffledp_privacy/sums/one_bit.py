@@ -1,5 +1,6 @@
-"""Bounds for the one-bit mean (Ding, Kulkarni, Yekhanin 2017), shuffled: binary randomised
-response, diluted.
+"""Bounds for the shuffled one-bit mean: binary randomised response, diluted.
+
+Ding, Kulkarni, Yekhanin 2017.
 
 A value x of {0..k} is rounded at random to a bit that is 1 with probability x/k, and that bit is
 sent by binary randomised response. A change by d reaches the bit with probability d/k at most, and

@@ -118,8 +118,9 @@ def quantised_parameter(epsilon: float, granularity: int) -> float:
 
 
 def between(low: float, high: float, share: Floats | float) -> Floats:
-    """ln((1 - b) e^low + b e^high), rounded up: ε of a change by a + b steps from those of a and a
-    + 1. Any shape.
+    """ln((1 - b) e^low + b e^high), rounded up: ε of a change by a + b steps. Any shape.
+
+    From those of a and a + 1 steps.
     """
     # 1 + b (e^gap - 1), written so that nothing overflows.
     gap = high - low
@@ -289,9 +290,7 @@ class QuantisedRound:
         )
 
     def _shares(self) -> tuple[Floats, Floats]:
-        """First and last b of each interval of a cover of the distances below one step and up to
-        d_max.
-        """
+        """First and last b of each interval that covers distances below one step, up to d_max."""
         last = min(self.d_max, math.ceil(Fraction(self.max_value, self.code.max_value)) - 1)
         lows, highs = _cover(last)
         scale = self.code.max_value / self.max_value
@@ -317,8 +316,9 @@ class QuantisedRound:
         return up(float(deltas.max()), 4 * ELEMENTARY)
 
     def _nearer(self, delta: float) -> float:
-        """ε per unit at δ of all changes by less than a step: ln(1 + b (e^E_1 - 1)), E_1 the ε
-        of one step at δ/b.
+        """ε per unit at δ of changes by less than a step: ln(1 + b (e^E_1 - 1)).
+
+        E_1 is the ε of one step at δ/b.
         """
         lows, highs = self._shares()
         if not lows.size:
@@ -476,8 +476,9 @@ class QuantisedRound:
         return downward(max(candidates))
 
     def _raised_pair(self, times: int) -> BitPair:
-        """One step: the least value that is a whole number of steps is lowered, all others hold k,
-        or 0; `times` alike.
+        """One step: the least value of whole steps is lowered, all others hold k, or 0.
+
+        `times` alike.
 
         To raise the largest such value below k is the mirror image.
         """
@@ -506,8 +507,9 @@ class QuantisedRound:
         return probes(most) if self.metric else [most]
 
     def _short(self) -> tuple[Floats, Floats]:
-        """Distances below a step and their b: a whole number of steps that is lowered by them shows
-        b δ_1 exactly.
+        """Distances below a step and their b: a whole number of steps lowered by them shows b δ_1.
+
+        Exactly.
         """
         below = min(self.d_max, self._reaching(1) - 1)
         if below < 1 or (not self.metric and self.d_max > below):
@@ -527,8 +529,9 @@ def _cover(last: int) -> tuple[Floats, Floats]:
 
 
 def split_total(full_steps: int, share: Fraction, epsilons: Floats) -> tuple[Floats, Floats]:
-    """Where the code's curves for a and a + 1 steps are asked, 0 < b < 1: (1-b) e^low + b e^high <=
-    e^E (S20).
+    """Split of e^E = (1-b) e^low + b e^high at which the curves for a and a + 1 steps are used.
+
+    0 < b < 1 (S20).
 
     ln λ and ln λ' are in the ratio of a to a + 1, about; of no step nothing is seen at λ = 1, and
     λ' has the rest.
@@ -558,9 +561,7 @@ def quantised_round(spec: QuantisedRR, setting: Setting) -> QuantisedRound:
 
 @lru_cache(maxsize=1024)
 def _code_table(code: RRShuffle, honest: int, steps: int) -> tuple[Floats, Floats]:
-    """Points and the code's curve there, for a change by so many steps: every distance asks for two
-    of a few.
-    """
+    """Points and the code's curve there for a change by whole steps, shared by all distances."""
     item = rr.bit_shuffle(code, Setting(honest, honest, max_distance=steps))
     reach = min(
         1.1 * float(item.attained_epsilons(np.array([steps]), TABLE_TAIL)[0]) + 1e-9,

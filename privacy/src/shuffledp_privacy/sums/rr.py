@@ -59,9 +59,7 @@ WORTH_A_DELTA = 0.99
 
 @dataclass(frozen=True, slots=True)
 class BitShuffle:
-    """Parameters of an rr-shuffle round for the analysis: honest bits, flip probability p/2, d_max,
-    adjacency.
-    """
+    """Parameters of an rr-shuffle round: honest bits, flip probability p/2, d_max, adjacency."""
 
     bits: int
     flip: float
@@ -70,15 +68,14 @@ class BitShuffle:
     metric: bool
 
     def pair(self, first: Integers, last: Integers, distance: int) -> BitPair:
-        """Dominating pair for first..last ones among the others: only bits alike in all of them are
-        kept (S10).
-        """
+        """Dominating pair for first..last ones among the others, by their common bits (S10)."""
         steps = np.full(len(first), distance, dtype=np.int64)
         return self._pairs(Boxes(steps, steps, first, last))
 
     def _cover(self) -> tuple[Boxes, Boxes]:
-        """All numbers of ones at the largest distance, and the largest number of ones at the
-        smaller distances.
+        """Boxes of all numbers of ones at the largest distance, and of the largest at smaller ones.
+
+        Of the largest number of ones at the smaller distances.
 
         No other point is worse (S10 (f)). Under standard adjacency the largest distance is the
         worst (S10 (c)).
@@ -113,9 +110,7 @@ class BitShuffle:
         )
 
     def _pairs(self, boxes: Boxes) -> BitPair:
-        """Dominating pair of each box: d_high bits differ, compositions as far as they exist for
-        d_high.
-        """
+        """Dominating pair of each box: d_high bits differ, with all possible compositions."""
         # Bits whose value differs between the compositions of a box are given to the adversary:
         # less noise, so a bound.
         others = self.bits - boxes.d_high
@@ -125,9 +120,7 @@ class BitShuffle:
         return BitPair(zeros, ones, boxes.d_high.astype(np.float64), self.flip)
 
     def _ends(self, distance: Integers) -> BitPair:
-        """Pairs of two concrete datasets for each distance: all other bits 0, and all 1 (the other
-        direction).
-        """
+        """Pairs of two datasets for each distance: the other bits all 0, and all 1."""
         steps = np.repeat(distance, 2).astype(np.float64)
         others = self.bits - steps
         zero = np.tile([True, False], len(distance))
@@ -178,9 +171,7 @@ class BitShuffle:
         return min(self._maximum(start, SLACK, holds, needed_epsilons), limit), low
 
     def covering_pairs(self, distance: Integers) -> tuple[BitPair, int]:
-        """Dominating pairs of a fixed cover of all numbers of ones, some rows for each distance:
-        quick, and looser.
-        """
+        """Dominating pairs of a fixed cover of numbers of ones, by distance: quick but looser."""
         first, last = _blocks(self.bits)
         steps, rows = np.repeat(distance, len(first)), len(distance)
         return self._pairs(Boxes(steps, steps, np.tile(first, rows), np.tile(last, rows))), len(
@@ -188,29 +179,24 @@ class BitShuffle:
         )
 
     def known_divergence(self, distance: Integers, epsilon: Floats) -> Divergence:
-        """Divergence at total ε for each distance, two rows: the others' bits are all 0, or all
-        1.
-        """
+        """Divergence at total ε by distance, in two rows: the others' bits are all 0, or all 1."""
         return hockey_stick(self._ends(distance), np.repeat(epsilon, 2))
 
     def attained_epsilons(self, distance: Integers, delta: float) -> Floats:
-        """Total ε that a change by each of these distances is known to cost at δ, the others' bits
-        being all alike.
-        """
+        """Total ε that each distance is known to cost at δ if the others' bits are all alike."""
         found: Floats = least_epsilon(self._ends(distance), delta)[1].reshape(-1, 2).max(axis=1)
         return found
 
     def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
-        """δ at total ε, shape alike, of the datasets whose other bits are all 0, or all 1: nearly
-        always the worst.
-        """
+        """δ at total ε, same shape, if the other bits are all 0, or all 1: nearly the worst."""
         pairs = self._ends(np.full(len(epsilons), distance, dtype=np.int64))
         found = hockey_stick(pairs, np.repeat(epsilons, 2)).upper.reshape(-1, 2).max(axis=1)
         return np.where(epsilons < self.per_unit * distance, found, 0.0)
 
     def farthest(self, epsilons: Floats) -> Floats:
-        """Certified δ at total ε >= 0, shape alike: with it rounds at d_max cover rounds at every
-        distance (C12 (c)).
+        """Certified δ at total ε >= 0, such that rounds at d_max cover those at every distance.
+
+        Same shape (C12 (c)).
 
         The curve at d_max; and for datasets at smaller distances whose other bits are nearly all 1
         that of what C12 makes of them at d_max, which is hardly ever more.
@@ -222,9 +208,7 @@ class BitShuffle:
         )
 
     def _continue_curve(self, nodes: Floats) -> Floats:
-        """Largest δ of i bits at 0, all others at 1, against all at 1, tilted d_max - i times, in
-        both orders.
-        """
+        """Largest δ of i bits at 0 among ones, against ones tilted d_max - i times."""
         best = np.zeros_like(nodes)
         if self.d_max == 1 or self.flip >= 0.5 or not len(nodes):
             return best
@@ -251,9 +235,7 @@ class BitShuffle:
         return self.flip >= 0.5 or self.d_max * self._tilt() < FARTHEST_TILT
 
     def _tilt(self) -> float:
-        """c = (1 - 2a)/(a (1-a) N): by so much a bit more at 0 changes ln P with each flip,
-        about.
-        """
+        """c = (1 - 2a)/(a (1-a) N): how much one more 0 changes ln P per flip, approximately."""
         return (1 - 2 * self.flip) / (self.flip * (1 - self.flip) * self.bits)
 
     def _probes(self) -> Integers:
@@ -285,8 +267,7 @@ def local_epsilon(spec: RRShuffle) -> float:
 
 
 def pure_randomise(epsilon: float) -> float:
-    """Smallest p with ln((2-p)/p) <= ε: p >= 2/(1+e^ε) gives ε per unit at δ = 0 for any number of
-    users (S10).
+    """Smallest p with ln((2-p)/p) <= ε; p >= 2/(1+e^ε) gives pure ε per unit for any users (S10).
 
     Raises:
         UsageError: ε not above 0.
@@ -314,9 +295,7 @@ TABULATED = 24
 
 
 def nodes_of(epsilons: Floats, most: int = NODES) -> tuple[Floats, Callable[[Floats], Floats]]:
-    """Points at which a convex curve is computed, about `most`, and how its values there are spread
-    over all.
-    """
+    """Points at which a convex curve is computed, about `most`, and how to spread its values."""
     nodes = np.unique(epsilons)
     if len(nodes) > most:
         nodes = np.unique(

@@ -49,8 +49,9 @@ def noisy_sum(spec: SplitMix, setting: Setting) -> NoisySum:
 
 
 def mixing_security(total: float, delta: float, rounds: int) -> float:
-    """Bits σ, `SECURITY` at least, with 2^-σ (1 + e^E) next to nothing of δ, E the total ε of the
-    largest change.
+    """Bits σ >= `SECURITY` at which 2^-σ (1 + e^E) is negligible against δ.
+
+    E is the total ε of the largest change.
 
     Raises:
         CannotCertify: they are more than any number of pieces gives.
@@ -69,8 +70,7 @@ def mixing_security(total: float, delta: float, rounds: int) -> float:
 
 
 def wide_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: int) -> int:
-    """The least power of two with room for the sum of so many users: then no draw of a piece is
-    ever thrown away.
+    """The least power of two with room for the sum of these users: no piece is ever redrawn.
 
     Raises:
         CannotCertify: it is beyond what a message carries.

@@ -1,3 +1,4 @@
-"""The library on the command line: `shuffledp certify`, `calibrate`, `advise`, `compose`, `verify`
-and `simulate`.
+"""The library's commands: `shuffledp certify`, `calibrate`, `advise`, `compose`, `verify`.
+
+Also `simulate` and `location`.
 """

@@ -54,9 +54,7 @@ def advise(
     plot: FrontPlot = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Compare mechanisms for a target (ε, δ) with the local and the central model, and recommend
-    one.
-    """
+    """Compare mechanisms for a target (ε, δ) with local and central model, and recommend one."""
     from shuffledp.commands import targets
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.progress import working
@@ -81,9 +79,7 @@ def advise(
 
 
 def _answer(comparison: Comparison) -> Iterator[RenderableType]:
-    """A table and a recommendation for each kind of answer, then what the columns and the
-    parameters are.
-    """
+    """A table and recommendation for each kind of answer, then what they mean."""
     for recommendation in comparison.recommendations:
         yield _table(comparison, recommendation)
         yield f"Take [bold cyan]{recommendation.choice.kind}[/bold cyan]: {recommendation.reason}."

@@ -52,9 +52,7 @@ def calibrate(
     output: Format = OutputFormat.TEXT,
     plot: Plot = None,
 ) -> None:
-    """Find the mechanism of this kind with the least error that satisfies (ε, δ), and certify
-    it.
-    """
+    """Find and certify the mechanism of this kind with the least error that satisfies (ε, δ)."""
     from shuffledp.commands import targets
     from shuffledp.commands.respond import respond
     from shuffledp.progress import working

@@ -89,8 +89,9 @@ def one_bit_local(
     scenario: LocalModel,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """A mean from one bit per user in the local model (--max-value 1: binary randomised
-    response).
+    """A mean from one bit per user in the local model (one-bit randomised response).
+
+    With --max-value 1 this is binary randomised response.
     """
     from shuffledp.commands import questions, respond
 

@@ -39,9 +39,7 @@ def compose(
     ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Compose rounds about the same people: signed certificates, which are verified first, or
-    planned rounds.
-    """
+    """Compose rounds about the same people: verified certificates, or planned rounds."""
     from shuffledp.commands import files as documents
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.commands.tables import basis_of, rows_table

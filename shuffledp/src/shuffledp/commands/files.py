@@ -1,5 +1,6 @@
-"""Files that hold a plan: a signed document with a certificate, or an answer of `certify` or
-`calibrate` in JSON.
+"""Files that hold a plan: signed documents with a certificate, or JSON output of a command.
+
+The commands are `certify` and `calibrate`.
 """
 
 from __future__ import annotations

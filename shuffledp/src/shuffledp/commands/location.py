@@ -53,9 +53,7 @@ def location(
     ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Estimate the mean location of people with two rounds under metric privacy, one per axis of a
-    map.
-    """
+    """Estimate people's mean location from two rounds under metric privacy, one per map axis."""
     from shuffledp.columns import load_points
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.commands.tables import rows_table

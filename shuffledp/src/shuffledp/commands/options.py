@@ -280,8 +280,7 @@ class OtherWords:
 
 
 def spread(command: Callable[..., None], *first: Parameter) -> Callable[..., None]:
-    """The command with an option for each field of its dataclass parameters, in the place of each
-    such parameter.
+    """The command with options in place of dataclass parameters, one for each field.
 
     A field's annotation says how its option is read and explained, its default what holds without
     it; a field with `init=False` is no option. Options that are only known as parameters come

@@ -1,6 +1,4 @@
-"""`shuffledp simulate`: a round's answer from a column of a file, without nodes, keys or
-network.
-"""
+"""`shuffledp simulate`: a round's answer from a column of a file, without nodes or network."""
 
 from __future__ import annotations
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def answer_tables(guarantee: Guarantee) -> tuple[RenderableType, ...]:
-    """Both sides of the truth, what the paper prints, what is left without a shuffler, what it
-    costs, and why.
-    """
+    """The answer's tables: both bounds, published value, ε_L, error, messages and basis."""
     plan = guarantee.plan
     settings = ", ".join(f"{name} = {value}" for name, value in plan.parameters.items())
     table = rows_table(f"[bold]{plan.kind}[/bold]: {escape(settings)}")

@@ -1,6 +1,4 @@
-"""`shuffledp verify FILE`: is a certificate genuine, and do its numbers follow from its own
-parameters?
-"""
+"""`shuffledp verify FILE`: check a certificate's signature and recompute its numbers."""
 
 from __future__ import annotations
 

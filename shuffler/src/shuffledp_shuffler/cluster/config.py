@@ -15,8 +15,7 @@ _FILES = ("token", "certificate", "key", "authority")
 
 
 class EngineConfig(Section, frozen=True, kw_only=True):
-    """Where the batches of a node are mixed: `local`, in its own processes, or on a `ray` cluster
-    of several machines.
+    """Where a node mixes its batches: `local`, in its own processes, or on a `ray` cluster.
 
     With `ray`: the head's `address`, host:port; the file with the cluster's `token`; and the PEM
     files of this machine's `certificate` and `key`, and of the `authority` that signs those of all
@@ -60,9 +59,7 @@ class EngineConfig(Section, frozen=True, kw_only=True):
                 )
 
     def check_files(self) -> None:
-        """Raises `ConfigError` when a file that `ray` needs cannot be used, or others may read what
-        is secret.
-        """
+        """Raise `ConfigError` if a file that `ray` needs is unusable, or a secret is readable."""
         for name in _FILES:
             path = getattr(self, name)
             if not path.is_file():

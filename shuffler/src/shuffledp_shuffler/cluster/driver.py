@@ -73,9 +73,7 @@ class ClusterJob:
 
 
 def drive(pipe: Connection, config: EngineConfig, work: ClusterJob | None) -> None:
-    """Runs in a process of its own: mixes, or without `work` only looks whether the cluster is
-    there.
-    """
+    """Run in a process of its own: mix or, without `work`, only check that the cluster answers."""
     begin()
     # Ray says much, and names of files and addresses with it; what a node should know comes through
     # the pipe.

@@ -1,6 +1,4 @@
-"""Mixing on a node's cluster, as the node sees it: a process that directs it, followed through a
-pipe.
-"""
+"""The node's side of mixing on a cluster: a driver process, followed through a pipe."""
 
 from __future__ import annotations
 
@@ -64,8 +62,9 @@ class RayEngine:
         measured: Measured = lambda _stage, _records, _seconds: None,
         allowed: DropCheck = lambda _: None,
     ) -> MixResult:
-        """As `mixing.mix`, but on the cluster, and without any place of a record: nobody records
-        those here.
+        """Peel and permute a batch as `mixing.mix` does, but on the cluster.
+
+        No place of a record is ever kept here.
 
         Raises:
             ClusterFault: the cluster, or a machine of it, does not do its part; mixing can be tried

@@ -1,6 +1,4 @@
-"""Messages between a node and the process that directs its cluster, pickled through a pipe between
-the two.
-"""
+"""Messages between a node and its cluster's driver process, pickled through a pipe."""
 
 from __future__ import annotations
 

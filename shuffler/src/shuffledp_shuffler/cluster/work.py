@@ -1,5 +1,4 @@
-"""What the machines of a cluster compute: pure functions of a job, so that doing one again gives
-the same bytes.
+"""Work of a cluster's machines: pure functions of a job, so that repetition gives equal bytes.
 
 An engine runs a task again when a machine is lost, also one whose results others have read in part.
 Every label and order is therefore drawn from ChaCha20 under the job's secret and the number of the
@@ -123,8 +122,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Sum:
-    """A multiset of records: how many, and the sum of their tags under a key of the job, in two
-    words modulo 2^64.
+    """A multiset of records: their number, and the sum of their tags under a key of the job.
+
+    The sum has two words modulo 2^64.
 
     With tags of a random function, multisets that differ have equal sums with probability at most
     (d / 2^64)^2, d the largest power of two that divides every difference of multiplicities (Clarke
@@ -154,8 +154,7 @@ def sum_of(job: Job, records: Records) -> Sum:
 def split_block(
     job: Job, block: int, packed: bytes, peel: Callable[[Layer, bytes], PeeledChunk] = peel_chunk
 ) -> tuple[Sum, list[Sealed], list[Sealed]]:
-    """Opens a block, drops what does not open or is there twice, and gives each record a random
-    bucket.
+    """Open a block, drop duplicates and failures, and assign records to random buckets.
 
     `peel` is another function where only the moving of records is measured.
 

@@ -1,3 +1,4 @@
-"""A mix node's part in rounds whose mixing can be verified: docs/mixing.md, docs/protocol.md,
-"Verified rounds".
+"""A mix node's part in rounds with provable mixing.
+
+docs/mixing.md; docs/protocol.md, "Verified rounds".
 """

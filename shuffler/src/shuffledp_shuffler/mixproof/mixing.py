@@ -135,8 +135,7 @@ def _history_bytes(signed: Signed | None) -> int:
 
 
 def _attempt(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The work on the batch, unless it ended the node's process every time, as one beyond its
-    memory does.
+    """Work on the batch, unless every attempt ended the node's process, as too large a batch does.
 
     What ended the process before counts until the batch is out: a process that ends while it puts
     the batch out has taken it in well each time.
@@ -159,9 +158,7 @@ def take_input(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop
 
 
 def require_output(live: LiveRound) -> None:
-    """Raises `RoundStateError` where this node has put nothing out, or has erased what it needs for
-    an answer.
-    """
+    """Raise `RoundStateError` if this node has no output, or has erased what an answer needs."""
     live.require_secret()
     if live.record.outgoing is None:
         raise RoundStateError(f"this node has put nothing out in round {live.record.round_id}")

@@ -33,9 +33,7 @@ length of 145.
 
 @dataclass(frozen=True)
 class MixingPart:
-    """A node's secrets, their public part, and the list of withdrawals that the entry node goes
-    by.
-    """
+    """A node's secrets, their public part, and the withdrawal list that the entry node uses."""
 
     secret: bytes = field(default=b"", repr=False)
     public: MixingKey | None = None
@@ -130,8 +128,9 @@ def _check_newest(entry: MixingKey, serial: int, digest: str) -> None:
 
 
 def check_memory(terms: Terms, memory: int) -> None:
-    """Raises `PolicyRefusal` for a verified round that may need more than `memory` bytes: it is
-    mixed in memory.
+    """Raise `PolicyRefusal` for a verified round that may need more than `memory` bytes.
+
+    It is mixed in memory.
     """
     if terms.mixing is None:
         return
@@ -149,8 +148,9 @@ def check_memory(terms: Terms, memory: int) -> None:
 
 
 def check_history_memory(terms: Terms, header: BatchHeader, memory: int) -> None:
-    """Raises `PolicyRefusal` for a batch behind a history that is longer than this node reads
-    (`most_read`).
+    """Raise `PolicyRefusal` for a batch whose history is longer than this node reads.
+
+    See `most_read`.
     """
     if terms.mixing is not None and isinstance(header.history, int):
         check_readable(

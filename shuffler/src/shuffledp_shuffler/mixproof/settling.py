@@ -12,9 +12,7 @@ from shuffledp_core.runtime.tasks import in_thread
 
 
 class TranscriptExchange:
-    """Where the node's work waits for transcripts, and the call that brings one for what becomes of
-    it.
-    """
+    """Rendezvous of the mixing task, which awaits a transcript, and the call that delivers one."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -40,8 +38,7 @@ class TranscriptExchange:
         await done
 
     async def wait_for_transcript(self, hop: Hop, accused: int, patience: float) -> Transcript:
-        """Waits for the transcript that ends the accusation of so many records, at most `patience`
-        seconds.
+        """Wait at most `patience` seconds for the transcript that ends the accusation.
 
         A transcript that somebody carried damaged, or that answers too little, ends nothing:
         another one may come.

@@ -1,5 +1,4 @@
-"""A process that outlives the one that started it, and is found again by a lock that it holds while
-it lives.
+"""A process that outlives its parent, and is found again by a lock that it holds while it runs.
 
 A process id in a file may be another process tomorrow. Here the file is locked, too, through a
 descriptor that the process inherits: while the lock is taken, the id is right.
@@ -86,9 +85,7 @@ class DetachedProcess:
             self._signal(signal.SIGTERM)
 
     def clear(self) -> None:
-        """Waits for its end, and kills what is left of its group: also the children of one that was
-        killed.
-        """
+        """Wait for its end and kill the rest of its group, also the children of a killed one."""
         deadline, was_running = time.monotonic() + STOP_SECONDS, self.running
         while self.running and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)

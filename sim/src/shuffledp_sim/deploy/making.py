@@ -67,9 +67,7 @@ def make(folder: Path, *, devices: int, nodes: int) -> Deployment:
 
 
 def sample_round(folder: Path, devices: int) -> str:
-    """The command of a round that every device's policy allows, and that the budget covers
-    twice.
-    """
+    """The command of a round that every device's policy allows and the budget covers twice."""
     return (
         f"shuffledp round {folder}/keys --mechanism krr-histogram --max-value {MAX_VALUE} "
         f"--epsilon {EPSILON:g} --delta {DELTA:g} --min-reports {devices} --max-reports {devices} "

@@ -1,5 +1,6 @@
-"""Denial-of-service attacks on a running party by devices and strangers, each for as long as its
-block lasts.
+"""Denial-of-service attacks on a running party by devices and strangers, as contexts.
+
+Each lasts as long as its block.
 
 A device has the TLS certificate that all devices share, and need not be enrolled. A stranger has
 nothing.
@@ -88,9 +89,7 @@ class Devices:
     async def unbacked_envelopes(
         self, round_id: str, number: int, length: int
     ) -> AsyncIterator[list[RawCaller]]:
-        """Submissions without a user: a forged credential and claim, and an envelope without its
-        end.
-        """
+        """Submissions without a user: forged credential and claim, and a truncated envelope."""
         header = node_pb2.SubmissionHeader(round_id=round_id, credential=_FORGED, claim=_FORGED)
         first = message(node_pb2.SubmitRequest(header=header).SerializeToString())
         chunk = node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=0, data=bytes(length)))

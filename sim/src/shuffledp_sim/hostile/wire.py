@@ -192,8 +192,9 @@ class RawCaller:
                 await self._writer.wait_closed()
 
     async def _answer(self) -> None:
-        """Reads frames, answers pings and settings, and restores the window of the connection, but
-        of no stream.
+        """Read frames, answer pings and settings, and restore only the connection's window.
+
+        The windows of streams are not restored.
         """
         with suppress(OSError, asyncio.IncompleteReadError):
             while True:

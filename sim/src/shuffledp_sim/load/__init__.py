@@ -1,3 +1,4 @@
-"""Open-loop load tests of a deployed entry node with real submissions, none of which may be lost:
-`shuffledp load`.
+"""Open-loop load tests of a deployed entry node with real submissions: `shuffledp load`.
+
+None of the submissions may be lost.
 """

@@ -87,9 +87,7 @@ class LoadMeasurements:
 
 @dataclass(frozen=True)
 class Ending:
-    """Outcome of the round: users with a receipt who are not on the board, reports counted, reason
-    of a failure.
-    """
+    """Outcome of the round: accepted users missing on the board, reports counted, and failure."""
 
     lost: int | None
     counted: int | None

@@ -1,6 +1,4 @@
-"""Memory and processor time of processes: on this machine from the kernel (Linux), elsewhere from a
-metrics page.
-"""
+"""Memory and processor time of processes, from the kernel (Linux) or from a metrics page."""
 
 from __future__ import annotations
 

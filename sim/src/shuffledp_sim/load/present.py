@@ -125,9 +125,7 @@ def check_report_file(file: Path) -> None:
 
 
 def write_report(report: LoadReport, timeline: Timeline, file: Path) -> None:
-    """Writes a picture (.png), or a self-contained page with the picture and all figures
-    (.html).
-    """
+    """Write a picture (.png), or a self-contained page with picture and all figures (.html)."""
     picture = io.BytesIO()
     draw(report, timeline).savefig(picture, format="png")
     if file.suffix == ".png":

@@ -1,6 +1,4 @@
-"""Run of a load test: a round, pre-sealed users, connections, arrivals, the end of the round, the
-check of receipts.
-"""
+"""Run of a load test: round, pre-sealed users, connections, arrivals, end, check of receipts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A local MQTT 3.1.1 broker as a process of its own, for demos and tests: `python -m
-shuffledp_sim.system.broker PORT`.
+"""A local MQTT 3.1.1 broker for demos and tests: `python -m shuffledp_sim.system.broker PORT`.
 
 amqtt on the loopback interface, nobody authenticated: the broker is untrusted by design. Any other
 MQTT 3.1.1 broker can take its place by configuration.

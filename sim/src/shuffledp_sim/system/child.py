@@ -1,5 +1,4 @@
-"""Launcher of a process that ends with its parent: `python -m shuffledp_sim.system.child MODULE
-ARG...`.
+"""Launches a process that ends with its parent: `python -m shuffledp_sim.system.child MODULE`.
 
 The kernel's parent-death signal survives the exec. It is set here, after the parent's own fork and
 exec, because code between the two (`preexec_fn`) would run the fork handlers of gRPC in a process

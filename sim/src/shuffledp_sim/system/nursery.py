@@ -1,5 +1,6 @@
-"""Processes that are forked from one that has imported what they need: `python -m
-shuffledp_sim.system.nursery SOCKET`.
+"""Processes forked from one that has imported what they need.
+
+`python -m shuffledp_sim.system.nursery SOCKET`.
 
 Importing is nearly all that a party's start costs, and a system on one machine has six parties. The
 nursery imports for all of them, once, and is then told which command line to run: it forks, and the

@@ -8,8 +8,7 @@ from typing import Self
 
 
 class Ports:
-    """Reservation of `count` different ports until `close`, of the loopback interface or of another
-    `host`.
+    """Reservation of `count` different ports until `close`, on the loopback interface or `host`.
 
     Take "0.0.0.0" for a server that listens on every interface: the port is then free on all of
     them.

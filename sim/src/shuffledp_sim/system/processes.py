@@ -81,8 +81,9 @@ class _OwnProcess:
 
 
 class LocalProcess:
-    """One process of the system, with its log in a file: a module with its arguments, of a nursery
-    if there is one.
+    """One process of the system, a module with arguments, forked by a nursery if there is one.
+
+    Its log is a file.
     """
 
     def __init__(
@@ -309,9 +310,7 @@ class LocalSystem:
         self.stop()
 
     def stop(self) -> None:
-        """Stops everything: SIGTERM to all, then SIGKILL to what is left, at once if waiting is cut
-        short.
-        """
+        """Stop everything: SIGTERM to all, then SIGKILL, at once if waiting is interrupted."""
         try:
             for process in self.processes.values():
                 # All are told before the first is waited for, so that their grace periods run side

@@ -1,5 +1,4 @@
-"""A Ray cluster on this machine, as an operator starts one: a head and workers as processes, with
-TLS and a token.
+"""A Ray cluster on this machine: head and workers as processes, with TLS and a token.
 
 For tests and the bench. Ray, which is no dependency of this package, must be installed beside it.
 """
@@ -71,17 +70,13 @@ class RayNode:
         return None
 
     def kill(self) -> None:
-        """As when the machine is switched off: the raylet first, and then all that is left of its
-        group.
-        """
+        """End it as a power cut would: the raylet first, then the rest of its group."""
         if (raylet := self.raylet()) is not None:
             os.kill(raylet, signal.SIGKILL)
         self.end()
 
     def processor_seconds(self) -> float:
-        """Processor time of all its processes so far, also of those that ended and were waited
-        for.
-        """
+        """Processor time of all its processes so far, including ended ones that were waited for."""
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):

@@ -73,9 +73,7 @@ def _claim(folder: Path) -> Iterator[None]:
 
 
 def _sweep(parent: Path) -> None:
-    """Removes what processes of this user that are no more have left here: folders with our mark,
-    and nobody's lock.
-    """
+    """Remove what this user's ended processes left here: marked folders whose lock is free."""
     for folder in parent.glob("shuffledp-*"):
         with contextlib.suppress(OSError):  # without a mark, in use, or gone meanwhile
             kind = folder.lstat()
@@ -90,9 +88,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Removes a folder, its mark last: where something cannot be removed yet, the next sweep finds
-    it again.
-    """
+    """Remove a folder, its mark last, so that the next sweep finds what cannot be removed yet."""
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -259,8 +259,7 @@ class Fleet:
             self._seconds["sealing"] = time.perf_counter() - began
 
     async def verify(self, signed: Signed) -> None:
-        """Checks, for every accepted user, the result and that its messages are on the board, once
-        and unchanged.
+        """Check for every accepted user that the result is genuine and the board complete.
 
         Raises:
             DocumentError, CountMismatchError, BadBatchError, ReceiptMissingError: as a single
@@ -303,9 +302,7 @@ def verified_for(system: System, data: bytes, round_id: str | None = None) -> Ch
 
 @asynccontextmanager
 async def _together() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that raises its first failure itself: the other tasks are cancelled and have
-    nothing to add.
-    """
+    """A task group that raises its first failure itself, as the cancelled tasks add nothing."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group

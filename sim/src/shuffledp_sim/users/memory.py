@@ -1,6 +1,4 @@
-"""What simulated users keep from round to round: the responses that a device draws once and never
-again.
-"""
+"""Responses that simulated users memoise from round to round."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Simulated users of a deployment whose processes run elsewhere, round after round: `shuffledp
-fleet`.
-"""
+"""Simulated users of a remote deployment, round after round: `shuffledp fleet`."""
 
 from __future__ import annotations
 

@@ -58,9 +58,7 @@ class _DeafPool(WorkerPool):
 
 @contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
-    """Blocks SIGINT: processes that are started meanwhile inherit that, and this one gets it
-    afterwards.
-    """
+    """Block SIGINT: processes started meanwhile inherit that; this one gets it later."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

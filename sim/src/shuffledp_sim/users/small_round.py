@@ -1,5 +1,4 @@
-"""A small round of a running system, played step by step: every user in hand, what is sent, and who
-would complain.
+"""A small round of a running system, step by step, with full control of every user.
 
 A fleet (`fleet`) plays thousands of users as they are. Here each submission is a value that the
 caller can keep, change, hold back or look for on the board: for experiments and exercises with some
