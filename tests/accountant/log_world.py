@@ -11,7 +11,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -43,6 +43,7 @@ from shuffledp_ops.keys.pki import (
     ANALYST,
     create_deployment,
     next_roster,
+    open_deployment,
     write_client,
 )
 from shuffledp_ops.witness import WitnessServer, WitnessState
@@ -58,15 +59,18 @@ class Branch:
     world: LogWorld
     folder: Path
     accountant: Accountant
-    rounds: list[str] = field(default_factory=list)
+
+    def reserve(self) -> tuple[str, Signed]:
+        """Charges a round."""
+        round_id = secrets.token_hex(16)
+        certificate = self.accountant.certify(round_id, to_json(PLAN))
+        return round_id, Signed.from_bytes(certificate)
 
     def certify(self) -> tuple[str, Signed]:
         """Charges a round and publishes it."""
-        round_id = secrets.token_hex(16)
-        certificate = self.accountant.certify(round_id, to_json(PLAN))
+        round_id, certificate = self.reserve()
         self.accountant.publish_log()
-        self.rounds.append(round_id)
-        return round_id, Signed.from_bytes(certificate)
+        return round_id, certificate
 
     def proof(self, round_id: str, certificate: Signed) -> str:
         return self.accountant.log_proof(round_id, certificate.to_bytes()).decode()
@@ -157,7 +161,7 @@ class LogWorld:
             root_key=self.deployment.root_key,
             listen=self.roster.accountant.address,
             state=folder,
-            populations={"demo": PopulationConfig(epsilon=50.0, delta=1e-6)},
+            populations={"demo": PopulationConfig(epsilon=500.0, delta=1e-6)},
         )
         accountant, ledger = open_accountant(config, self.roster)
         try:
@@ -224,6 +228,10 @@ class LogWorld:
         newer = next_roster(self.roster, dt.datetime.now(dt.UTC), **changes)
         root = load_identity(self.deployment.folder / ROOT, ROOT)
         self.deployment.roster_file.write_bytes(root.sign(newer).to_bytes())
-        self.deployment = replace(self.deployment, roster=newer)
+        self.reload_roster()
+
+    def reload_roster(self) -> None:
+        """What a restart of every process does after the roster has changed."""
+        self.deployment = open_deployment(self.deployment.folder)
         for name, server in self.servers.items():
             server.state = self.witness_state(name)

@@ -19,6 +19,7 @@ from shuffledp_core.transparency.entries import log_key_of
 from shuffledp_core.transparency.notes import check_note, parse_checkpoint, parse_note
 from shuffledp_core.transparency.proofs import InclusionProof
 from shuffledp_ops.keys.pki import ACCOUNTANT
+from shuffledp_ops.keys.renewal import renew
 
 
 @pytest.fixture
@@ -182,12 +183,9 @@ def test_after_a_restore_the_root_ends_the_log_and_devices_follow_the_next_one(
         bob.verified(ledger.announce())
     with world.branch("backup", of="ledger"), world.branch("ledger") as ledger:
         ada.verified(ledger.announce())
-    text = parse_note((world.folder / "ledger" / "log" / "checkpoint").read_bytes()).text
-    last = parse_checkpoint(text)
-    terms = world.roster.log_terms
-    assert terms is not None
-    ended = EndedLog(size=last.size, root=last.root.hex())
-    world.change_roster(log=msgspec.structs.replace(terms, ended=(ended,)))
+    checkpoint = world.folder / "ledger" / "log" / "checkpoint"
+    renew(world.deployment.folder, new_roster=True, end_log=checkpoint)
+    world.reload_roster()
     with world.branch("restored", of="backup", log=False) as restored:
         announced = restored.announce()
     for name in ("ada", "bob"):

@@ -286,12 +286,12 @@ def test_ctrl_c_ends_the_demo_and_leaves_no_process_behind(tmp_path: Path) -> No
 
 
 def _until_processes_run(parent: int) -> list[int]:
-    """All below the demo, once the six parties run, which have one parent, and peeling processes of
-    some node."""
+    """All below the demo, once all eight processes run, which have one parent, and peeling ones
+    of some node."""
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         parties, workers = _descendants(parent, 2), _descendants(parent, 3)
-        if len(parties) >= 6 and len(workers) >= 3:
+        if len(parties) >= 8 and len(workers) >= 3:
             return [*_descendants(parent, 1), *parties, *workers]
         time.sleep(0.05)
     raise AssertionError("the demo did not start its processes")

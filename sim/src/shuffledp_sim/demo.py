@@ -48,6 +48,9 @@ OPEN_SECONDS: Final = 7200.0
 """Open time of the round: it closes when everybody has submitted; this is only the latest moment.
 """
 
+WITNESSES: Final = 2
+"""Witnesses of the public log, all of which the devices require."""
+
 NO_LIMIT: Final = 1e9
 """Budget ε of the population, nats: more than any round costs."""
 
@@ -205,7 +208,11 @@ async def run_demo(
     clock = StageClock()
     with sealing_pool() as pool:
         system = LocalSystem(
-            folder / "system", nodes=options.nodes, budget=_budget(options), corrupt=options.corrupt
+            folder / "system",
+            nodes=options.nodes,
+            budget=_budget(options),
+            corrupt=options.corrupt,
+            witnesses=WITNESSES,
         )
         try:
             with clock.stage("start"):

@@ -190,11 +190,21 @@ def init(
     client: Annotated[
         list[str] | None, typer.Option(help="Also enrol a client of this name; repeatable.")
     ] = None,
+    witness: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=URL of a witness of the public log, required by devices."),
+    ] = None,
 ) -> None:
     """Create a deployment's keys: roster, identities, TLS, enrolment key and clients."""
     from shuffledp_core.errors import UsageError
     from shuffledp_core.runtime.addresses import is_address
-    from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses
+    from shuffledp_ops.keys.pki import (
+        ACCOUNTANT,
+        ANALYST,
+        create_deployment,
+        parse_witnesses,
+        replace_addresses,
+    )
 
     if not is_address(f"{host}:{first_port}"):
         raise UsageError(
@@ -208,6 +218,7 @@ def init(
         replace_addresses(regular, address or []),
         population=population,
         clients=client or [],
+        witnesses=parse_witnesses(witness or []),
     )
     typer.echo(f"keys of {len(names)} parties are in {folder}; pin this root key in every config:")
     typer.echo(deployment.root_key)
@@ -245,11 +256,20 @@ def renew(
     roster: Annotated[
         bool, typer.Option("--roster", help="Only issue the next roster, valid for another year.")
     ] = False,
+    end_log: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --roster: last checkpoint of the public log that was given up after a loss "
+            "of the ledger."
+        ),
+    ] = None,
 ) -> None:
     """Renew TLS keys and certificates, or the roster. On an error, nothing changes."""
     from shuffledp_ops.keys import renewal
 
-    done = renewal.renew(folder, party or [], new_authority=authority, new_roster=roster)
+    done = renewal.renew(
+        folder, party or [], new_authority=authority, new_roster=roster, end_log=end_log
+    )
     if roster:
         typer.echo(
             f"roster {done.serial} is in {folder / 'roster.json'}: put it in place of the old one "

@@ -232,6 +232,24 @@ def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dic
     return replaced
 
 
+def parse_witnesses(given: Iterable[str]) -> dict[str, str]:
+    """The URL of each witness given as "NAME=URL".
+
+    Raises:
+        UsageError: not of that form, or a name occurs twice.
+    """
+    witnesses: dict[str, str] = {}
+    for text in given:
+        name, _, url = text.partition("=")
+        check_name(name, "witness")
+        if not url.startswith(("http://", "https://")) or name in witnesses:
+            raise UsageError(
+                f"{text[:80]!r} is not NAME=URL with an http or https URL and a name of its own"
+            )
+        witnesses[name] = url
+    return witnesses
+
+
 def open_deployment(folder: Path) -> Deployment:
     """Opens a deployment made by `create_deployment`.
 

@@ -16,12 +16,21 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from shuffledp_core.documents.models import Roster
+import msgspec
+
+from shuffledp_core.documents.models import EndedLog, LogTerms, Roster
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.runtime.files import sync
-from shuffledp_core.runtime.keys import ROOT, load_identity
+from shuffledp_core.runtime.keys import ROOT, load_identity, read_file
+from shuffledp_core.transparency.entries import log_key_of
+from shuffledp_core.transparency.notes import (
+    MAX_NOTE_BYTES,
+    check_note,
+    parse_checkpoint,
+    parse_note,
+)
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_core.transport.tls_files import certificates
 from shuffledp_ops.keys.authority import SOON_DAYS, Authority, pem
@@ -59,6 +68,7 @@ def renew(
     *,
     new_authority: bool = False,
     new_roster: bool = False,
+    end_log: Path | None = None,
     now: dt.datetime | None = None,
 ) -> RenewalOutcome:
     """Renew the TLS keys and certificates of these names of the deployment, or of all.
@@ -72,6 +82,8 @@ def renew(
         names: parties, "client", "operator", "viewer", "gateway".
         new_authority: also a new TLS authority and the next roster; then for everybody.
         new_roster: the next roster, the same but for its serial and times, and nothing else.
+        end_log: with `new_roster`, the last checkpoint of the public log, which the roster then
+            ends.
         now: when the certificates begin, UTC; None: now.
 
     Raises:
@@ -86,7 +98,10 @@ def renew(
     if new_roster:
         if names or new_authority:
             raise UsageError(ROSTER_ALONE)
-        return _renew_roster(deployment, now)
+        log = deployment.roster.log if end_log is None else _ended_log(deployment.roster, end_log)
+        return _renew_roster(deployment, now, log)
+    if end_log is not None:
+        raise UsageError("--end-log makes a new roster: give --roster, too")
     # Everything happens on a copy that is exchanged at the end: half-renewed keys would stop the
     # deployment.
     hosts = tls_names(deployment.roster)
@@ -106,9 +121,22 @@ def renew(
     return RenewalOutcome(chosen, authority.ends, new_authority, bridged, serial)
 
 
-def _renew_roster(deployment: Deployment, now: dt.datetime) -> RenewalOutcome:
+def _ended_log(roster: Roster, checkpoint: Path) -> LogTerms:
+    """What devices require of the next log, after this last checkpoint of the present one."""
+    terms = roster.log_terms
+    if terms is None:
+        raise UsageError(f"the roster of {roster.deployment!r} requires no public log")
+    data = read_file(checkpoint, "last checkpoint of the public log", MAX_NOTE_BYTES)
+    last = parse_checkpoint(check_note(parse_note(data), log_key_of(roster)))
+    ended = EndedLog(size=last.size, root=last.root.hex())
+    return msgspec.structs.replace(terms, ended=(*terms.ended, ended))
+
+
+def _renew_roster(
+    deployment: Deployment, now: dt.datetime, log: LogTerms | msgspec.UnsetType
+) -> RenewalOutcome:
     with _replacing(deployment.folder) as copy:
-        roster = _sign_next(deployment, copy, now)
+        roster = _sign_next(deployment, copy, now, log=log)
     authorities = certificates(roster.tls_authority.encode(), "the roster's authority")
     last = max(certificate.not_valid_after_utc for certificate in authorities)
     return RenewalOutcome((), last, new_authority=False, bridged=True, serial=roster.serial)
@@ -151,7 +179,7 @@ def _create_successor(
     return new
 
 
-def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: str) -> Roster:
+def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: Any) -> Roster:
     """Makes the next roster in the copy, signed by the root."""
     key = deployment.folder / "root" / "identity.pem"
     if not key.exists():
