@@ -9,6 +9,7 @@ import secrets
 from typing import Final
 
 from shuffledp_core.errors import ConfigError
+from shuffledp_core.vocabulary import PROTOCOL
 
 CODE_BYTES: Final = 10
 """80 random bits: guessing 2^20 codes a second for a year finds one of a million with probability
@@ -16,7 +17,7 @@ below 2^-14.
 """
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_LABEL: Final = b"shuffledp/v1/enrolment-code\0"
+_LABEL: Final = f"{PROTOCOL}/enrolment-code\0".encode()
 
 
 def make_code() -> str:
