@@ -1,6 +1,6 @@
 """A device in one file, made at enrolment and transferred over a private channel.
 
-The file holds the device's private keys: whoever reads it can act as that device. `install` makes
+The file holds the device's private keys: a reader of it can act as that device. `install` makes
 the folder that a device works from; `renew` puts a later roster and TLS pair into it, and leaves
 identity, policy and state alone.
 """

@@ -79,7 +79,7 @@ def gather(
     """Collects a submission's evidence in one bundle.
 
     Raises:
-        EvidenceError: the suite draws its own ephemeral keys, so that nobody could check what the
+        EvidenceError: the suite draws its own ephemeral keys, so that no one could check what the
             envelope held; the bundle would give the report away and show nothing.
     """
     _check_reproducible(submission.geometry)

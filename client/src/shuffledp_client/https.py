@@ -169,7 +169,7 @@ class _Calls:
             raise UnreachableError(f"{self._name} cannot be reached ({reason})") from error
 
     async def _body(self, response: httpx.Response, most: int) -> bytes:
-        """The body as it was sent: no encoding is undone, so that nobody makes much of little."""
+        """The body as it was sent: no encoding is undone, so that few bytes stay few."""
         pieces, size = [], 0
         async for piece in response.aiter_raw():
             size += len(piece)

@@ -118,7 +118,7 @@ class Device:
             ClientPolicyRefusal: it asks for more than the device's policy allows.
             SubmissionClosedError: it is not open.
             DocumentError, RoundKeyError: it is not what it says.
-            UnreachableError: nobody answers.
+            UnreachableError: no party answers.
         """
         return Question.of(await self._steps.find_round(round_id))
 
@@ -134,7 +134,7 @@ class Device:
         Yields each once, as it comes.
 
         The broker, if the configuration names one, announces rounds at once; the analyst, or
-        gateway, is asked every `poll_seconds` on average. While nobody answers, the pauses double
+        gateway, is asked every `poll_seconds` on average. While no party answers, pauses double
         up to a quarter of an hour, with full jitter. A round whose answer never got its receipt
         comes again: answering it sends the same answer again.
 
@@ -277,7 +277,7 @@ class Device:
         except ConfigError:
             raise
         except ShuffleDPError as error:  # also what a gateway or analyst says that makes no sense
-            structlog.get_logger().info("nobody tells of rounds", reason=str(error))
+            structlog.get_logger().info("no announcement available", reason=str(error))
             return None, False
 
     def _acceptable(

@@ -30,7 +30,7 @@ _Asked: TypeAlias = tuple[node_pb2.SubmitWholeRequest, asyncio.Future[Signed]]
 
 
 class LongStream(EntryNode):
-    """A channel to the entry node, for many devices; whoever holds it submits any number at once.
+    """A channel to the entry node, for many devices; its holder submits any number at once.
 
     A stream that breaks is opened again: what it left without an answer is sent again, which costs
     nothing. What is too long for one message goes as from a device.

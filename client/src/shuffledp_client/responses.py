@@ -110,7 +110,7 @@ class ResponseStore:
             part.unlink(missing_ok=True)  # also what a full disk has cut off
 
     def _sweep(self) -> None:
-        """Removes what a killed process left half done; whoever is at work holds the lock."""
+        """Removes what a killed process left half done; a process at work holds the lock."""
         for part in self._folder.glob(f"*{PART}"):
             if (
                 part.stat().st_nlink > 1

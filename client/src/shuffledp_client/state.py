@@ -47,7 +47,7 @@ class StoredSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     Attributes:
         submission: without its envelope once there is a receipt. Of a plain round in a reproducible
             suite it can be sealed again from seed and symbols, as evidence does; of another round
-            nobody needs it any more.
+            it is no longer needed.
         announcement: manifest and countersignatures that it was prepared under.
         receipt: the entry node's.
         result: the analyst's, if it did not settle the round for this user.

@@ -136,7 +136,7 @@ def verify_round(
     3. The route is the certified one, of distinct nodes; every round key is signed by its node, in
        order, for this round, suite and certificate, and can be sealed to. In a verified round, and
        in no other, it has keys for the mixing, which hold (docs/mixing.md, "Keys").
-    4. Every node of the route, and nobody else, countersigned exactly this manifest.
+    4. Every node of the route, and no other party, countersigned exactly this manifest.
     5. The geometry is the certified mechanism's, over as many hops as the route has.
     6. The round is open now.
     7. The certificate claims no more privacy than this device computes from the mechanism

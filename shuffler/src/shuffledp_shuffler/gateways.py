@@ -27,7 +27,7 @@ streams and single
 calls together, are bounded by `waiting_submissions`."""
 
 PATIENCE_SECONDS: Final = 60.0
-"""Time in which a stream must bring a submission that gets a receipt: its place is for whoever has
+"""Time in which a stream must bring a submission that gets a receipt: its place is for one that has
 credentials.
 """
 

@@ -108,7 +108,7 @@ class LiveRound:
     def lend_hop(self) -> Hop | None:
         """The hop that answered last, which is no longer kept; None when none is.
 
-        Nobody erases it meanwhile.
+        It is not erased meanwhile.
         """
         hop, self._hop = self._hop, None
         self.forget_hop()
@@ -172,7 +172,7 @@ class LiveRound:
     async def commit(self, record: RoundRecord) -> None:
         """Makes the record the round's state on disk, then in memory, then for watchers.
 
-        In this order nobody is ever told of a step that a crash could still undo.
+        In this order no party is ever told of a step that a crash could still undo.
         """
         await in_thread(self.folder.commit, record)
         self.adopt(record)

@@ -30,7 +30,7 @@ _MANY: Final = 256
 """
 
 _TURNS: Final = 30
-"""So many multiplications of `_COUNT` factors by one base, that the table it keeps by then is
+"""Number of multiplications of `_COUNT` factors by one base, that the table it keeps by then is
 compared, too.
 """
 

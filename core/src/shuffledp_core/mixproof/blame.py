@@ -247,7 +247,7 @@ def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
 
     Raises:
         BadBlameError: naming the node whose word does not stand.
-        UnansweredError: a part is not signed by its node for this very passage, or nobody listed is
+        UnansweredError: a part is not signed by its node for this passage, or no listed user is
             meant.
     """
     claim = case.listed.by_credential.get(passage.credential)
@@ -274,7 +274,7 @@ def judge(case: Case, transcript: Transcript) -> tuple[ExcludedUser, ...]:
 
     Raises:
         BadBlameError: naming the party whose word does not stand.
-        UnansweredError: a trace or passage does not go on; nobody is guilty of that.
+        UnansweredError: a trace or passage ends early; no party is to blame.
     """
     position = transcript.position
     indices = [trace.accused.index for trace in transcript.traces]

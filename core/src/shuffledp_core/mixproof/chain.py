@@ -71,7 +71,7 @@ class Chain:
         )
 
     def left_without(self, named: int) -> int:
-        """How many users are left when so many more are excluded.
+        """Number of users left when this many more are excluded.
 
         Raises `TooFewReportsError` (H2, F3).
         """
@@ -91,7 +91,7 @@ class Chain:
         3. H6: its sum is the one before times the node's secret.
 
         Raises:
-            UnansweredError: step 1. Whoever has another list cannot judge a header; two lists
+            UnansweredError: step 1. A party with another list cannot judge a header; two lists
                 convict node 1.
             BadHopError: naming the node.
         """
@@ -163,7 +163,7 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
     4. H5: the keys add up to the signed sum.
 
     Raises:
-        UnansweredError: step 1. These bytes are nobody's; fetch them again.
+        UnansweredError: step 1. These bytes have no signer; fetch them again.
         BadHopError: naming the node that put them out.
     """
     header = chain.case.headers[-1]
@@ -217,7 +217,7 @@ def check_board(
     Raises:
         BadHopError: naming the node of the hop that fails, or the analyst for the board itself.
         BadBlameError, TooFewReportsError: as `follow`.
-        UnansweredError: as `follow`; and step 2, which names nobody.
+        UnansweredError: as `follow`; and step 2, which names no party.
     """
     chain = follow(terms, listed, headers, transcripts)  # 1
     if len(headers) != terms.hops:

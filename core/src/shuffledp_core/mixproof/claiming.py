@@ -128,7 +128,7 @@ def _unpack_fields(data: bytes, messages: int) -> Claim:
 def signed_enrolments(terms: MixTerms, claims: Sequence[EnrolledClaim]) -> bytes:
     """The bytes that node 1 signs beside its list: expiry and enrolment of each claim, in order.
 
-    Neither is in the claim that the credential signed. Whoever carries the list could otherwise
+    Neither is in the claim that the credential signed. A carrier of the list could otherwise
     damage one of them, and honest node 1 would stand there with a user who is not enrolled.
     """
     parts = [

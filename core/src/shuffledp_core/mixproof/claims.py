@@ -301,7 +301,7 @@ def verify_signature(terms: MixTerms, claim: Claim) -> None:
     """The signature of a claim; a rule that another library reads otherwise would frame node 1.
 
     Raises:
-        BadClaimError: naming nobody, since nobody signed it.
+        BadClaimError: naming no party, since none signed it.
     """
     if not verifies(claim.credential, claim_bytes(terms, claim), claim.signature):
         raise BadClaimError("no claim: these bytes are not signed by their credential's key")
@@ -384,7 +384,7 @@ def check_list(
 
     Raises:
         BadListError: naming node 1, whose signature is on it.
-        UnansweredError: step 1; or the keys add up to the identity. Nobody is named for that.
+        UnansweredError: step 1; or the keys add up to the identity. No party is named for that.
     """
     entry = node(1, terms.hops)
     digest = list_digest(terms, claims)

@@ -18,7 +18,7 @@ from shuffledp_core.mixproof.trees import Path
 def join_path(path: Path) -> bytes:
     """A path as it is signed.
 
-    `UnansweredError` unless every partner has 32 bytes: cut otherwise, nobody signed it.
+    `UnansweredError` unless every partner has 32 bytes: cut otherwise, no party signed it.
     """
     if any(len(partner) != WIDTH for partner in path):  # T0 path
         raise UnansweredError(

@@ -178,7 +178,7 @@ def less(point: Element, gone: Iterable[Element]) -> Element:
 
     `ProofError` where that is the identity; a sum on the way may be.
 
-    Whose keys are deleted chose them: nobody can be kept from two keys that add up to the identity.
+    Users chose the deleted keys: none can be kept from two keys that add up to the identity.
     """
     result = reduce(_library().crypto_core_ristretto255_sub, gone, point)
     if result == IDENTITY:

@@ -184,7 +184,7 @@ def most_bytes(manifest: Manifest) -> int:
 
 
 def unblamed_bytes(manifest: Manifest) -> int:
-    """More bytes than such a history can have in which nobody accuses anybody."""
+    """More bytes than such a history can have without an accusation."""
     geometry = manifest.geometry
     claims = manifest.max_reports * (geometry.claim_bytes + 16)
     if geometry.dummies_per_node:
@@ -196,7 +196,7 @@ def most_read(manifest: Manifest, memory: int) -> int:
     """Most bytes of a history, or of inquiries about one, that a party with `memory` bytes reads.
 
     By the manifest alone every user but `min_reports` might be accused, which can be far more than
-    any machine holds; whoever sends so much need not have any of it, and would end this party's
+    any machine holds; a sender of that need not have any of it, and would end this party's
     process with all its other rounds.
     """
     return min(most_bytes(manifest), max(memory // MEMORY_PER_BYTE, unblamed_bytes(manifest)))
@@ -233,7 +233,7 @@ def check_history(
 ) -> ClaimList:
     """Checks everything that the list of a history rests on, L1 to L4; `key` is node 1's.
 
-    What somebody may have changed on its way names nobody: it is looked at before anything that
+    What may have been changed on its way names no party: it is checked before anything that
     could.
 
     Raises:
@@ -281,7 +281,7 @@ def check_published(
     Steps of `check_board`, behind `check_history`.
 
     Raises:
-        As `check_history` and `check_board`, naming whoever is at fault.
+        As `check_history` and `check_board`, naming the party at fault.
     """
     checked = check_history(history, manifest, terms, population, key)
     width = manifest.geometry.plain_bytes

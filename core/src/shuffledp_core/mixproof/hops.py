@@ -186,7 +186,7 @@ class Receiver:
     def settle(self, transcript: Transcript | None) -> None:
         """End the accusation (H7): every record was traced, and those users' keys are deleted.
 
-        None stands for a trace that nobody goes on with. A transcript that somebody carried
+        None stands for a trace that no node continues. A transcript that a party carried
         damaged, or that answers too little, ends nothing: ask for another one until the deadline.
         In all other cases this party erases its secrets. Nothing leaves either way.
 

@@ -71,7 +71,7 @@ def check_mix(certificate: Certificate, keys: Sequence[RoundKey]) -> None:
 def check_enrolment_key(certificate: Certificate, entry: RoundKey, roster: Roster) -> None:
     """Check that this party uses the same enrolment key for a verified round's claims as node 1.
 
-    By another one nobody on its list would be enrolled, and an honest node 1 would stand there with
+    By another one no one on its list would be enrolled, and an honest node 1 would stand there with
     made-up users. Who is right, node 1 or whoever wrote the roster, cannot be seen here: nobody is
     named.
 

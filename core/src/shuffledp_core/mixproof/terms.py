@@ -74,7 +74,7 @@ class MixTerms:
         return (self.max_reports - self.min_reports + 1) * self.messages_per_user
 
     def count_messages(self, users: int) -> int:
-        """Number of records in a batch of so many users: theirs, and the dummies of all nodes."""
+        """Number of records in a batch of this many users: theirs, and the dummies of all nodes."""
         return self.messages_per_user * users + self.hops * self.dummies
 
     def messages_of(self, credential: bytes) -> int:

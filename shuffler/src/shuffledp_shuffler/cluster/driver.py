@@ -310,7 +310,7 @@ class Mixing:
             yield self._cluster.get(window.popleft())
 
     def _drop(self, more: int) -> None:
-        """Asks the node whether so many may be dropped in all; it ends this process when not."""
+        """Asks the node whether this many may be dropped; it ends this process if not."""
         self._dropped += more
         self._pipe.send(DroppedMessage(self._dropped))
         self._pipe.recv()
