@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
 .PHONY: demo docs test test-labs test-class test-slow test-docker test-ray test-python check check-style check-types check-packages bench soak wheels \
-    accel accel-test accel-timing accel-sanitize sbom advisories version images up round rotate down lab-server lab-round handouts fuzz format clean help proto
+    accel accel-test accel-timing accel-sanitize sbom advisories version images up round rotate down lab-server lab-round handouts fuzz fuzz-rechecks format clean help proto
 
 help:
 	@echo "make demo        run a whole round on this machine"
@@ -24,7 +24,8 @@ help:
 	@echo "make test-ray    rounds mixed on a Ray cluster, one of whose machines is killed (6 min)"
 	@echo "make test-labs   the labs' solutions and wrong programs; INSTANCES=200 SYSTEMS=20 (3 CPU hours) before a term, LAB=09 for one lab"
 	@echo "make test-class  CLASS=200 submissions of a lab, ten of them hostile, are graded to a complete table (8 min)"
-	@echo "make fuzz        the accountant against an independent oracle (hours); CASES=2000 SEED=7 ONLY=123 FROM=123 KINDS=split-mix"
+	@echo "make fuzz        the accountant against an independent oracle (hours); CASES=2000 SEED=7 ONLY=123 FROM=123 KINDS=split-mix SECONDS=600"
+	@echo "make fuzz-rechecks hostile certificates whose check takes long; SECONDS=90 SEED=7"
 	@echo "make bench       speed, as ratios within one run"
 	@echo "make soak        a system under attack for MINUTES=10"
 	@echo
@@ -133,7 +134,10 @@ accel-sanitize:
 	cd accel && valgrind --quiet --error-exitcode=1 target/memcheck/release/examples/secrets
 
 fuzz: .venv/synced
-	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(FROM),--from $(FROM)) $(if $(KINDS),--kinds $(KINDS))
+	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(FROM),--from $(FROM)) $(if $(KINDS),--kinds $(KINDS)) $(if $(SECONDS),--seconds $(SECONDS))
+
+fuzz-rechecks: .venv/synced
+	$(RUN) python tests/oracle/fuzz_rechecks.py $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
 
 soak: .venv/synced
 	$(RUN) python -m bench.soak --minutes $(MINUTES)

@@ -308,7 +308,21 @@ def test_numbers_that_take_too_long_to_compute_are_refused_after_bounded_work(
         delta=1e-12,
     )
     code, words = desk.verify(desk.write(by(deployment, "accountant", hostile)))
-    assert (code != 0, "more than 3e+07 evaluations" in words) == (True, True)
+    assert (code != 0, "more than 1.1e+07 evaluations" in words) == (True, True)
+    assert "--patient" in words
+
+
+def test_a_patient_check_has_no_limit(
+    desk: Desk, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused for its work under a limit is answered with `--patient`."""
+    monkeypatch.setattr(rechecking, "MOST_WORK", 1.0)
+    rechecking.certified_epsilon_of.cache_clear()
+    genuine = desk.write(by(deployment, "accountant", issued()))
+    refused, words = desk.verify(genuine, "--root-key", deployment.root_key)
+    assert (refused != 0, "--patient" in words) == (True, True)
+    code, words = desk.verify(genuine, "--root-key", deployment.root_key, "--patient")
+    assert (code, "computed again, not better than the truth" in words) == (0, True)
 
 
 def test_a_certificate_of_another_deployment_is_refused(desk: Desk, deployment: Deployment) -> None:

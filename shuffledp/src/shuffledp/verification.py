@@ -213,6 +213,7 @@ def verify(
     roster: str | Path | None = None,
     key: str | bytes | None = None,
     now: float | None = None,
+    patient: bool = False,
 ) -> tuple[CheckedCertificate, ...]:
     """Checks every certificate in a file: signature, period, and every number computed again.
 
@@ -236,11 +237,14 @@ def verify(
         roster: the signed roster; None for `roster.json` beside the document.
         key: the accountant's public key instead of a roster, for a certificate alone.
         now: seconds since 1970; None for the clock.
+        patient: compute every number whatever work it takes. Without it what takes more than about
+            a second of a processor is refused, so that hostile numbers cannot hold the reader up.
 
     Raises:
         ConfigError: a file or key cannot be read, or both kinds of trust are named.
         DocumentError: a signature does not hold, the content is malformed, or a claim is too good.
-        CannotCertify: nothing at all can be certified for the claimed parameters.
+        CannotCertify: nothing at all can be certified for the claimed parameters, or only with more
+            work and `patient`.
     """
     if not isinstance(document, str | Path):
         raise UsageError(f"document must be the path of a file or a folder, not {document!r}")
@@ -253,7 +257,8 @@ def verify(
     keys = trusted_keys(file, trust)
     moment = (time.time() if now is None else now) * 1000
     reports = tuple(
-        _report(title, claimed, moment, keys) for title, claimed in _certificates(data, keys)
+        _report(title, claimed, moment, keys, patient=patient)
+        for title, claimed in _certificates(data, keys)
     )
     if folder is not None and keys.roster is not None:
         check_beside(folder, keys.by("analyst", Signed.from_bytes(data), Result), keys.roster)  # 4
@@ -412,10 +417,12 @@ def _same_round(claimed: Certificate, outer: Manifest | Result) -> Certificate:
     return claimed
 
 
-def _report(where: str, claimed: Certificate, now: float, keys: Keys) -> CheckedCertificate:
+def _report(
+    where: str, claimed: Certificate, now: float, keys: Keys, *, patient: bool = False
+) -> CheckedCertificate:
     # Without the clock: the numbers of an old round are as true as ever, and its period is a line
     # of its own.
-    recheck(claimed)  # 3
+    recheck(claimed, patient=patient)  # 3
     epsilon = (
         "no finite epsilon"
         if claimed.epsilon.certified is None

@@ -30,7 +30,8 @@ from shuffledp_privacy.primitives.tails import (
     inward,
     outward,
 )
-from shuffledp_privacy.primitives.trinomial import ROUNDING
+from shuffledp_privacy.primitives.trinomial import ENTRY_COST, LAW_COST, ROUNDING
+from shuffledp_privacy.primitives.work import spend_work
 
 WORK = 1_200_000
 """Most entries of all tables together: about 0.5 s."""
@@ -63,6 +64,8 @@ class CompositionTables:
         variance = max(rates.high * rates.not_high, rates.low * rates.not_low)
         width = 20 * math.sqrt(honest * variance) + 100
         blocks = int(min(honest, MOST_BLOCKS, max(4, work / width)))
+        # Up to three laws and two sums of them for a block.
+        spend_work(blocks * (5 * LAW_COST + 3 * ENTRY_COST * width))
         edges = np.linspace(0, honest, blocks + 1).round().astype(int)
         self.exact = blocks == honest
         """True if every composition has a block of its own."""
@@ -107,6 +110,7 @@ class CompositionTables:
         )
 
     def _best(self, alpha: float, beta: float) -> Floats:
+        spend_work(LAW_COST + ENTRY_COST / 6 * self.at_least.size)
         return np.asarray((alpha * self.at_least[:, :-1] - beta * self.at_least[:, 1:]).max(axis=1))
 
 

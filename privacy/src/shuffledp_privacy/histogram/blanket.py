@@ -24,7 +24,13 @@ from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.primitives.excess import Draw, mean_excess
 from shuffledp_privacy.primitives.tails import Floats, Window, binomial_window, chords
-from shuffledp_privacy.primitives.trinomial import ROUNDING, trinomial_table
+from shuffledp_privacy.primitives.trinomial import (
+    ENTRY_COST,
+    LAW_COST,
+    ROUNDING,
+    trinomial_table,
+)
+from shuffledp_privacy.primitives.work import spend_work
 
 LARGEST_EXACT = 400_000
 """Most cells of the exact sum, about 10 ms per ε. Beyond, the grid."""
@@ -152,6 +158,7 @@ class ExactCells:
             for a in a_window.support
         ]
         sizes = np.array([part.pmf.size for part in parts])
+        spend_work(len(parts) * LAW_COST + ENTRY_COST * int(sizes.sum()))
         a = np.repeat(a_window.support, sizes)
         b = np.concatenate([part.support for part in parts])
         weight = np.repeat(a_window.pmf, sizes) * np.concatenate([part.pmf for part in parts])
@@ -213,11 +220,13 @@ class _Tables:
             for t in range(low, high + 1)
         ]
         columns = max(law.pmf.size for law in laws) + 1
+        spend_work(len(laws) * (LAW_COST + ENTRY_COST * columns))
         mean = np.stack([_mean_excess(law, columns) for law in laws])
         return _Tables(total - low, np.array([float(law.start) for law in laws]), mean)
 
     def positive_part(self, cells: ExactCells, x: Floats, slope: float) -> float:
         """Sum over the cells of weight 𝔼[(x - slope C)_+]."""
+        spend_work(LAW_COST + 2 * ENTRY_COST * x.size)
         if slope <= 0.0:
             return float(cells.weight @ np.maximum(x, 0.0))
         # c is never negative: cells with x <= 0 add nothing.

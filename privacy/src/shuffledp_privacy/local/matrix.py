@@ -207,12 +207,9 @@ class FiniteAnalysis(Analysis):
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
-        check_delta(delta)
+        certified = self.certified_epsilon(setting, delta)
         flags = _flags(self.spec)
-        certified = flags.least(setting.honest, delta)
         two = _two_outputs(self.spec, setting.honest)
-        if certified > 0.0 and two is not None:
-            certified = min(certified, certified_epsilon(two.upper, delta, flags.epsilon0))
         basis = (_BASIS if two is None else _COMPOSITIONS, _ATTAINED)
         if certified == 0.0:
             return Bounds(0.0, 0.0, None, basis[:1])
@@ -227,6 +224,16 @@ class FiniteAnalysis(Analysis):
         if two is not None:
             attained = max(attained, attained_epsilon(two.lower, delta, certified))
         return Bounds(certified, attained, None, basis)
+
+    def certified_epsilon(self, setting: Setting, delta: float) -> float:
+        """The certified side alone."""
+        check_delta(delta)
+        flags = _flags(self.spec)
+        certified = flags.least(setting.honest, delta)
+        two = _two_outputs(self.spec, setting.honest)
+        if certified > 0.0 and two is not None:
+            certified = min(certified, certified_epsilon(two.upper, delta, flags.epsilon0))
+        return certified
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """The pure ε0 = max ln R(y|x)/R(y|x') of one report.

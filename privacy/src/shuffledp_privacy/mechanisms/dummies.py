@@ -157,9 +157,14 @@ class DummyAnalysis(Analysis):
         """ε of one round, from both sides."""
         pair = self._pair(setting)
         ceiling = self.corrupted_bounds(setting, delta).epsilon
-        certified = certified_epsilon(pair.delta_above, delta, ceiling)
+        certified = self.certified_epsilon(setting, delta)
         attained = attained_epsilon(pair.delta_below, delta, ceiling)
         return Bounds(certified, min(attained, certified), None, self._basis)
+
+    def certified_epsilon(self, setting: Setting, delta: float) -> float:
+        """The certified side alone."""
+        ceiling = self.corrupted_bounds(setting, delta).epsilon
+        return certified_epsilon(self._pair(setting).delta_above, delta, ceiling)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """None where the value itself is among the user's messages; else that of k-RR."""

@@ -23,6 +23,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    certified_epsilon,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
@@ -64,6 +65,10 @@ class HadamardAnalysis(Analysis):
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
         return epsilon_bounds(local_randomiser(self.spec), setting, delta)
+
+    def certified_epsilon(self, setting: Setting, delta: float) -> float:
+        """The certified side alone."""
+        return certified_epsilon(local_randomiser(self.spec), setting, delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of one report."""

@@ -68,10 +68,8 @@ class KRRAnalysis(Analysis):
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
         law = law_of(self.spec)
-        curve, words = certified_delta(law, setting.honest)
-        certified, bits = certified_epsilon(curve, delta, law.epsilon0), as_bits(self.spec, setting)
-        if bits is not None and certified > 0.0:
-            certified = min(certified, bits.epsilon(delta)[0])
+        _, words = certified_delta(law, setting.honest)
+        certified = self.certified_epsilon(setting, delta)
         attained = attained_epsilon(attained_delta(law, setting.honest), delta, law.epsilon0)
         printed = printed_curve(law, setting)
         published = None
@@ -81,6 +79,15 @@ class KRRAnalysis(Analysis):
                 lambda epsilon: printed(max(epsilon, 1e-12)), delta, law.epsilon0
             )
         return _bounds(certified, attained, published, words)
+
+    def certified_epsilon(self, setting: Setting, delta: float) -> float:
+        """The certified side alone."""
+        law = law_of(self.spec)
+        curve, _ = certified_delta(law, setting.honest)
+        certified, bits = certified_epsilon(curve, delta, law.epsilon0), as_bits(self.spec, setting)
+        if bits is not None and certified > 0.0:
+            certified = min(certified, bits.epsilon(delta)[0])
+        return certified
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of one report."""

@@ -55,15 +55,19 @@ class OneBitAnalysis(Analysis):
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
-        check_delta(delta, pure=True)
+        certified = self.certified_epsilon(setting, delta)
         item = one_bit_round(self.spec, setting)
-        certified = item.epsilon(delta)
         if delta == 0.0 or certified == 0.0:
             return Bounds(certified, 0.0, None, _basis(item))
         attained = max(
             item.attained_epsilon(d, delta) / item.units(d) for d in item.tried_distances()
         )
         return Bounds(certified, min(attained, certified), None, _basis(item))
+
+    def certified_epsilon(self, setting: Setting, delta: float) -> float:
+        """The certified side alone."""
+        check_delta(delta, pure=True)
+        return one_bit_round(self.spec, setting).epsilon(delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""

@@ -82,10 +82,12 @@ class QuantisedAnalysis(Analysis):
         """ε_L of the number of ones that a device sends, among which its bits hide (S10)."""
         pure = quantised_round(self.spec, setting).local()
         report = quantised_round(self.spec, alone(setting))
-        # Where a dataset costs nearly the pure ε at this δ, there is no smaller one to search for.
-        if delta > 0.0 and report.attained_delta(rr.WORTH_A_DELTA * pure) <= delta:
+        worth = rr.WORTH_A_DELTA * pure
+        # Where this δ is not certified a little below the pure ε, or some dataset needs nearly that
+        # one, there is no smaller one to search for.
+        if delta > 0.0 and report.attained_delta(worth) <= delta and report.delta(worth) <= delta:
             epsilon = report.epsilon(delta)
-            if epsilon < rr.WORTH_A_DELTA * pure:
+            if epsilon < worth:
                 return CorruptedBounds(
                     epsilon,
                     delta,

@@ -26,6 +26,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    certified_epsilon,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
@@ -80,6 +81,10 @@ class RapporHistogramAnalysis(Analysis):
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
         return _for_one_round(epsilon_bounds(one_report(self.spec), setting, delta))
+
+    def certified_epsilon(self, setting: Setting, delta: float) -> float:
+        """The certified side alone."""
+        return certified_epsilon(one_report(self.spec), setting, delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε∞ of the memoised response, which bounds all reports to the question together."""

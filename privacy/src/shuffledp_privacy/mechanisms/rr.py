@@ -95,10 +95,12 @@ class RRAnalysis(Analysis):
         d_max = distances(self.spec.max_value, setting)
         pure = local_epsilon(self.spec) * (1 if is_metric(setting) else d_max)
         report = bit_shuffle(self.spec, alone(setting))
-        # Where a dataset costs nearly the pure ε at this δ, there is no smaller one to search for.
-        if delta > 0.0 and report.known_delta(WORTH_A_DELTA * pure) <= delta:
+        worth = WORTH_A_DELTA * pure
+        # Where this δ is not certified a little below the pure ε, or some dataset needs nearly that
+        # one, there is no smaller one to search for.
+        if delta > 0.0 and report.known_delta(worth) <= delta and report.delta(worth)[0] <= delta:
             epsilon = epsilon_bounds(self.spec, alone(setting), delta).certified
-            if epsilon < WORTH_A_DELTA * pure:
+            if epsilon < worth:
                 return CorruptedBounds(
                     epsilon,
                     delta,

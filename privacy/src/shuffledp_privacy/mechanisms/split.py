@@ -82,10 +82,15 @@ class SplitMixAnalysis(Analysis):
             low = max(
                 total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True)
             )
-        certified = item.epsilon(delta)
+        certified = self.certified_epsilon(setting, delta)
         return Bounds(
             certified, min(downward(low), certified), None, _basis(self.spec, setting, item)
         )
+
+    def certified_epsilon(self, setting: Setting, delta: float) -> float:
+        """The certified side alone."""
+        check_delta(delta, pure=True)
+        return noisy_sum(self.spec, setting).epsilon(delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""

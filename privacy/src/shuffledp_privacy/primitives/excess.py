@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from shuffledp_privacy.numerics.rounding import UNIT
 from shuffledp_privacy.numerics.search import bisect_magnitude
+from shuffledp_privacy.primitives.work import spend_work
 
 Floats = NDArray[np.float64]
 
@@ -60,6 +61,15 @@ MOST_ROUNDING = 0.01
 """Most that rounding may move hK(c): where one value is far larger than the others, a smaller tilt
 is taken.
 """
+
+CALL_COST = 35_000
+"""Work of one contour besides its nodes: its tilt, period and aliases."""
+
+NODE_COST = 14.0
+"""Work of a node of a contour."""
+
+VALUE_COST = 0.6
+"""Work of a node times a value, of an outcome, or of an exponential, as `work` counts it."""
 
 UNDERFLOWN = 1e-130
 """What products below the least float may add up to in an enumeration: 100! times 60,000 times the
@@ -152,6 +162,8 @@ def mean_excess(
 
 def _enumerate(draw: Draw, trials: int) -> tuple[float, float]:
     """Both sides by the multinomial law: h! times the product of m^c/c! over the values and 0."""
+    outcomes = math.comb(trials + draw.values.size, draw.values.size)
+    spend_work(CALL_COST + 10 * VALUE_COST * outcomes)
     used = np.zeros(1, dtype=np.int64)
     total = np.zeros(1)
     weight = np.ones(1)
@@ -185,6 +197,7 @@ def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
         values: shape (laws, values).
         trials: h.
     """
+    spend_work(CALL_COST + 20 * VALUE_COST * values.size)
     largest = values.max(axis=1, initial=0.0)
     bounds = np.zeros(len(values))
     some = np.flatnonzero(largest > 0.0)
@@ -257,6 +270,7 @@ def _period(draw: Draw, trials: int, tilt: float, deviation: float, about: float
 
 def _evaluate(draw: Draw, trials: int, contour: _Contour) -> tuple[float, float]:
     """Both sides from one contour, divided by h; the lower one also lacks the aliases."""
+    spend_work(CALL_COST + contour.nodes * (NODE_COST + VALUE_COST * draw.values.size))
     frequency = 2 * math.pi / contour.period * np.arange(contour.nodes + 1)
     moment, error = _moments(draw, contour.tilt, 2 * math.pi / contour.period, contour.nodes)
     size = np.abs(1 + moment)

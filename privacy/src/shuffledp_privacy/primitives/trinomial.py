@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_privacy.primitives.tails import Floats, Window, binomial_window
+from shuffledp_privacy.primitives.work import spend_work
 
 NODES_PER_DEVIATION = 80
 """Nodes per standard deviation, at least half as many: adds at most 1/(6 * 40²) = 1e-4 to a
@@ -29,6 +30,12 @@ WORK = 3_000_000
 """Probabilities computed for one table, about 0.1 s: decides how many rows have a law of b of their
 own.
 """
+
+ENTRY_COST = 0.6
+"""Work of a tabulated probability, and of an entry that is read, as `work` counts it."""
+
+LAW_COST = 1_000
+"""Work of the law of one row besides its probabilities."""
 
 ROUNDING = 2.0**-48
 """Relative outward margin: α, β and z are known to 2^-50, and the terms added and subtracted are
@@ -76,6 +83,7 @@ class TrinomialTable:
         row = np.searchsorted(self.anchor, self.a, side="right") - 1
         # K3: more trials than a leaves, less their mean: larger in convex order.
         t = self._thresholds(alpha, beta, z, ROUNDING) + self._shift(row, ROUNDING)
+        spend_work(LAW_COST + ENTRY_COST * t.size)
         left, part, beyond = self._locate(row, t)
         value = self._gather(self.mean, row, left) * (1.0 - part)
         value += self._gather(self.mean, row, left + 1) * part + beyond
@@ -150,6 +158,7 @@ def trinomial_table(
     count = int(min(a.size, max(8, work / width)))
     anchor = a[np.unique(np.linspace(0, a.size - 1, count).round().astype(np.int64))]
     step = _spacing(trials * ratio * ratio_rest)
+    spend_work(ENTRY_COST * window.pmf.size + anchor.size * (LAW_COST + ENTRY_COST * width))
     laws = [binomial_window(trials - int(x), ratio, tail, ratio_rest) for x in anchor]
     columns = max(-(-law.pmf.size // step) for law in laws) + 1
     tables = np.stack([_row_table(law, step, columns) for law in laws])

@@ -156,8 +156,8 @@ class TruncatedLaw:
 
     @property
     def node_cost(self) -> float:
-        """Four: phases without cancellation take long."""
-        return 4.0
+        """Six: phases without cancellation take long."""
+        return 6.0
 
     def rows(self, index: NDArray[np.intp]) -> TruncatedLaw:
         """The laws of some rows."""

@@ -48,5 +48,6 @@ def spend_work(nodes: float) -> None:
     if allowance.left < 0:
         raise CannotCertify(
             f"recomputing these numbers takes more than {allowance.limit:.3g} evaluations, more "
-            "than any calibrated round needs: do not rely on them"
+            "than any calibrated round is known to need: do not rely on them, or check them with "
+            "`shuffledp verify --patient`"
         )

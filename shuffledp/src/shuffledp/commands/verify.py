@@ -32,6 +32,13 @@ def verify(
     key: Annotated[
         str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")
     ] = None,
+    patient: Annotated[
+        bool,
+        typer.Option(
+            "--patient",
+            help="Recompute numbers that take more than about a second of a processor, too.",
+        ),
+    ] = False,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Verify the signature and recompute every number of a certificate.
@@ -43,7 +50,9 @@ def verify(
     from shuffledp.progress import working
 
     with working("computing again"):
-        reports = verification.verify(file, roster=roster, root_key=root_key, key=key)
+        reports = verification.verify(
+            file, roster=roster, root_key=root_key, key=key, patient=patient
+        )
     if output is OutputFormat.JSON:
         print_json([report.to_dict() for report in reports])
         return

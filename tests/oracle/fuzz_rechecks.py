@@ -1,0 +1,147 @@
+"""`make fuzz-rechecks SECONDS=60 SEED=1`: hostile numbers for which a recheck takes long.
+
+Draws certificates' numbers over all of their ranges, recomputes them under the limit of
+`shuffledp verify`, and prints the dearest of each kind in processor time: it is to stay below one
+second on an idle machine. Exits with 1 if one is above `--most` seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import (
+    DummyHistogram,
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    OneBitShuffle,
+    QuantisedRR,
+    RapporHistogram,
+    RRShuffle,
+    SGDLShuffle,
+)
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.bounds import Setting, certified_epsilon, corrupted_bounds
+from shuffledp_privacy.primitives.work import limited_work
+from shuffledp_privacy.rechecking import MOST_WORK
+
+Numbers = np.random.Generator
+
+
+def chance(numbers: Numbers) -> Fraction:
+    """A probability near 0, near 1, or between them."""
+    value = Fraction(int(numbers.integers(2**30, 2**31)), 2**31)
+    value /= 2 ** int(numbers.uniform(0, numbers.choice([3, 20, 50])))
+    return 1 - value if numbers.random() < 0.15 else value
+
+
+def count(numbers: Numbers, most: int = 10**9) -> int:
+    """A number of any size."""
+    return int(10 ** numbers.uniform(0, np.log10(most)))
+
+
+def symbols(numbers: Numbers, most: int) -> int:
+    """A number of symbols, often a small one."""
+    return min(most, int(numbers.choice([2, 3, 4, 7, 31, 1000, 10**5])))
+
+
+def quantised(numbers: Numbers) -> QuantisedRR:
+    """Any number of steps, up to the largest value."""
+    bits = count(numbers, 10**6)
+    largest = max(bits, count(numbers, 10**6))
+    return QuantisedRR(max_value=largest, bits=bits, randomise=chance(numbers))
+
+
+def rappor(numbers: Numbers) -> RapporHistogram:
+    """Reports that tell bits apart, hardly or nearly always."""
+    low = chance(numbers) / 2
+    high = low + (1 - low) * chance(numbers) * Fraction(4095, 4096)
+    high = Fraction(int(high * 2**60), 2**60)
+    return RapporHistogram(
+        symbols=symbols(numbers, 31), fake=chance(numbers), when_zero=low, when_one=high
+    )
+
+
+DRAWN: Final[dict[str, Callable[[Numbers], Any]]] = {
+    "krr-histogram": lambda n: KRRHistogram(symbols=symbols(n, 10**5), blanket=chance(n)),
+    "hadamard-histogram": lambda n: HadamardHistogram(symbols=symbols(n, 10**5), blanket=chance(n)),
+    "rappor-histogram": rappor,
+    "dummy-histogram": lambda n: DummyHistogram(
+        symbols=symbols(n, 1000), slots=count(n, 60), fill=chance(n)
+    ),
+    "rr-shuffle": lambda n: RRShuffle(max_value=count(n, 10**6), randomise=chance(n)),
+    "one-bit-mean": lambda n: OneBitShuffle(max_value=count(n, 10**6), randomise=chance(n)),
+    "quantised-rr": quantised,
+    "geo-shuffle": lambda n: GeoShuffle(
+        max_value=count(n, 10**6), epsilon_geo=10 * chance(n), padding=count(n, 10**5)
+    ),
+    "sgdl-shuffle": lambda n: SGDLShuffle(
+        max_value=count(n, 10**6),
+        noise_epsilon=10 * chance(n),
+        shares=count(n),
+        padding=count(n, 10**5),
+    ),
+}
+
+
+def recheck(spec: Any, setting: Setting, delta: float) -> tuple[float, str]:
+    """Processor seconds of what a recheck computes, and how it ended."""
+    ended = "answered"
+    began = time.process_time()
+    try:
+        with limited_work(MOST_WORK):
+            certified_epsilon(spec, setting, delta)
+            corrupted_bounds(spec, setting, delta)
+    except (CannotCertify, UsageError) as refusal:
+        ended = f"refused: {refusal}"
+    return time.process_time() - began, ended
+
+
+def dearest(kind: str, seed: int, seconds: float) -> tuple[float, str, int]:
+    """The dearest recheck of a kind that so many processor seconds of drawing find."""
+    numbers, worst, tried = np.random.default_rng([seed, list(DRAWN).index(kind)]), (0.0, ""), 0
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        honest = count(numbers)
+        setting = Setting(
+            max(honest, count(numbers)), honest, list(Adjacency)[int(numbers.integers(2))]
+        )
+        delta = float(10 ** numbers.uniform(-12, -0.05))
+        try:
+            spec = DRAWN[kind](numbers)
+        except (UsageError, ValueError):  # no such spec can be written down
+            continue
+        took, ended = recheck(spec, setting, delta)
+        worst, tried = max(worst, (took, f"{spec} {setting} {delta!r} {ended}")), tried + 1
+    return (*worst, tried)
+
+
+def main() -> None:
+    """Reads the options, prints a line for each kind, exits with 1 above `--most`."""
+    parser = argparse.ArgumentParser(description="Hostile numbers whose recheck takes long.")
+    parser.add_argument("--seconds", type=float, default=90.0, help="processor time in all")
+    parser.add_argument("--seed", type=int, default=None, help="the same numbers again")
+    parser.add_argument("--most", type=float, default=1.0, help="processor seconds of one recheck")
+    options = parser.parse_args()
+    seed = secrets.randbelow(10**6) if options.seed is None else options.seed
+    sys.stdout.write(f"seed {seed}\n")
+    worst = 0.0
+    for kind in DRAWN:
+        took, case, tried = dearest(kind, seed, options.seconds / len(DRAWN))
+        sys.stdout.write(f"{kind}: {tried} rechecks, the dearest {took:.2f} s: {case}\n")
+        sys.stdout.flush()
+        worst = max(worst, took)
+    sys.exit(worst > options.most)
+
+
+if __name__ == "__main__":
+    main()
