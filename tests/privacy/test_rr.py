@@ -169,7 +169,7 @@ def test_one_bit_alone_has_the_local_epsilon_of_the_page() -> None:
     exact = mpmath.log(mpmath.mpf(2000 - 393) / 393)  # a bit is flipped with probability 393/2000
     assert bit.epsilon == pytest.approx(float(exact), rel=1e-12)
     page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text()
-    assert f"one bit by itself has ln((2-p)/p) = {float(exact):.3f}." in page
+    assert f"one bit by itself has ln((2-γ)/γ) = {float(exact):.3f}." in page
     assert f".764 is printed, {float(exact):.3f} is true" in page
 
 

@@ -46,6 +46,10 @@ SECTIONS_OF: Final = {
     "c": "S6 S6b S7 S12 S13 S17 All",
     "β": "K0 K1 K3 K4 K5 K6 K10 K15",
     "v": "K8 All",
+    "p": "k-RR K0 K1 K4 K5 K6 K7 K9 K10 K14 K16 S10 S21 C10 C21",
+    "γ": "k-RR K1 K9 K10 K11 K12 K13 K14 K16 S10 S11 S18 S20 S21 N7 N8 C6 C9 C21",
+    "κ": "K0 K1 K2 K4 K5",
+    "θ": "S3 S6b",
 }
 """Sections in which a letter has its meaning of the notation table, by their first word."""
 

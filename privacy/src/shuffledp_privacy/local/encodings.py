@@ -1,8 +1,8 @@
 """Encodings of one of k symbols too large for a matrix, by what three values show (K11).
 
-Each of these is symmetric: any two values, and any value that all others hold, are like any other.
-So the chances under three values, and the blanket over all k, are all there is to know; outputs
-alike in these are one column.
+Each of these is symmetric: any two values are like any other two, and of unary codes and subsets so
+is any third value. So the chances under three values, and the blanket over all k, are all there is
+to know; outputs alike in these are one column. Of the Hadamard response the third is the worst.
 """
 
 from __future__ import annotations
@@ -204,10 +204,18 @@ class HadamardResponse:
 
     @property
     def _parts(self) -> list[tuple[tuple[int, ...], Fraction]]:
-        """Which of the three halves a part lies in, and its share of all indices; index 0 first."""
-        alone = Fraction(1, self.order)
-        if self.order == 4:  # each of three rows is the product of the two others
-            return [(bits, alone) for bits in ((1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1))]
-        # Rows that are not each other's products cut the indices into eighths.
-        eighths = [(bits, Fraction(1, 8)) for bits in product((1, 0), repeat=3) if not all(bits)]
-        return [((1, 1, 1), alone), ((1, 1, 1), Fraction(1, 8) - alone), *eighths]
+        """Which of the halves of rows 1, 2 and 3 a part lies in, and its share of all indices;
+        index 0 first.
+
+        Row 3 is the product of the two others. Users who hold it send few of the indices that tell
+        the two apart, as few as the blanket has (K13): of all rows it hides the change least.
+        """
+        alone, quarter = Fraction(1, self.order), Fraction(1, 4)
+        parts = [
+            ((1, 1, 1), alone),
+            ((1, 1, 1), quarter - alone),
+            ((1, 0, 0), quarter),
+            ((0, 1, 0), quarter),
+            ((0, 0, 1), quarter),
+        ]
+        return [(bits, share) for bits, share in parts if share > 0]
