@@ -39,8 +39,8 @@ Numbers = np.random.Generator
 
 def chance(numbers: Numbers) -> Fraction:
     """A probability near 0, near 1, or between them."""
-    value = Fraction(int(numbers.integers(2**30, 2**31)), 2**31)
-    value /= 2 ** int(numbers.uniform(0, numbers.choice([3, 20, 50])))
+    halvings = int(numbers.uniform(0, numbers.choice([3, 20, 50])))
+    value = Fraction(int(numbers.integers(2**30, 2**31)), 2 ** (31 + halvings))
     return 1 - value if numbers.random() < 0.15 else value
 
 

@@ -21,7 +21,8 @@ from shuffledp_core.mechanisms import (
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, certified_epsilon, corrupted_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
-from shuffledp_privacy.histogram import krr
+from shuffledp_privacy.histogram.binary import binary_compositions
+from shuffledp_privacy.histogram.blanket import exact_cells, grid_blanket
 from shuffledp_privacy.primitives.work import limited_work, spend_work
 from shuffledp_privacy.rechecking import MOST_WORK
 
@@ -116,7 +117,7 @@ def test_work_on_histograms_is_counted(
 
 def clear_tables() -> None:
     """Forgets what is cached, which costs no work a second time."""
-    for cached in (krr.binary_compositions, krr.exact_cells, krr.grid_blanket):
+    for cached in (binary_compositions, exact_cells, grid_blanket):
         cached.cache_clear()
 
 

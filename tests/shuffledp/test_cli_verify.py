@@ -43,6 +43,7 @@ from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_privacy import rechecking
 from shuffledp_privacy.analysis import analyse, cost_of
+from shuffledp_privacy.tabulated import certified_epsilon_of
 
 ROUND = "ab" * 16
 YEAR_3000 = 32_503_680_000_000
@@ -317,7 +318,7 @@ def test_a_patient_check_has_no_limit(
 ) -> None:
     """What is refused for its work under a limit is answered with `--patient`."""
     monkeypatch.setattr(rechecking, "MOST_WORK", 1.0)
-    rechecking.certified_epsilon_of.cache_clear()
+    certified_epsilon_of.cache_clear()
     genuine = desk.write(by(deployment, "accountant", issued()))
     refused, words = desk.verify(genuine, "--root-key", deployment.root_key)
     assert (refused != 0, "--patient" in words) == (True, True)
