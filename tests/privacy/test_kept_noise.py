@@ -27,9 +27,11 @@ from shuffledp_privacy.bounds import (
     standard_error,
 )
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
+from shuffledp_privacy.primitives import truncated
 from shuffledp_privacy.primitives.pairs import hockey_stick
 from shuffledp_privacy.primitives.truncated import TruncatedLaw, TruncatedNoise, TruncatedPair
 from shuffledp_privacy.primitives.truncated_table import kept_table
+from shuffledp_privacy.primitives.work import limited_work
 from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_epsilon
 from shuffledp_privacy.sums import geo
 from shuffledp_privacy.sums.kept import KeptNoise, cells, kept_noise
@@ -498,3 +500,22 @@ def test_noise_most_of_which_is_clamped_has_no_epsilon(monkeypatch: pytest.Monke
     assert item.kept.cells.lost > 0.2
     monkeypatch.setattr(KeptNoise, "divergence", None)
     assert math.isinf(item.kept.least(np.array([100]), 1e-6, 0.0)[0][0])
+
+
+@pytest.mark.parametrize("padding", [1, 2, 63, 64, 300])
+def test_a_noise_is_added_by_doublings_as_by_a_direct_sum(padding: int) -> None:
+    """S6b's long laws of few noises: every digit of a convolution, tails included."""
+    noise = TruncatedNoise.of(Fraction(1, 3), padding)
+    weights = np.exp(-noise.rate * np.abs(np.arange(-padding, padding + 1)))
+    law = np.exp(-np.abs(np.arange(-40.0, 41.0)))
+    np.testing.assert_allclose(
+        truncated._add_noise(noise, law), np.convolve(law, weights), rtol=1e-13
+    )
+
+
+def test_few_users_with_much_padding_are_calibrated_with_little_work() -> None:
+    """Counted, not timed: 4e7 are about two seconds of a core."""
+    target = Target(1e-3, 1e-6, 5, 5, Adjacency.METRIC, max_value=240)
+    with limited_work(4e7):
+        spec = calibrate("geo-shuffle", target)
+    assert 0.99e-3 < epsilon_bounds(spec, target.setting, 1e-6).certified <= 1e-3

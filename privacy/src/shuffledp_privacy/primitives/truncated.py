@@ -13,9 +13,10 @@ z^-(c+1) (1 - az))/(1 - φ²): the two tails that are cut off.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +32,21 @@ from shuffledp_privacy.primitives.contour import (
     twice,
 )
 from shuffledp_privacy.primitives.pairs import TINY
+from shuffledp_privacy.primitives.work import spend_work
 
 LONGEST_SHORT_LAW = 4000.0
 """Most points of a law that is tabulated by convolution: all up to it take about 10 ms."""
 
-FEW, LONGEST_OF_FEW = 8, 20_000.0
+FEW, LONGEST_OF_FEW = 8, 200_000.0
 """Of so few noises longer laws are tabulated: E may be next to the end of their tilts, where sums
-have no digits.
+have no digits, and calibration asks for many paddings.
 """
+
+POINT_COST = 0.1
+"""Work of a point of a tabulated law at one E, as `work` counts it."""
+
+AT_ONCE = 500_000
+"""Most points times E that are computed together."""
 
 LARGEST_CUT = 0.9
 """Largest share V(1) of the tilted whole law that is cut off: beyond it digits of 1 - V would be
@@ -112,16 +120,31 @@ class ShortLaws:
             return None
         weights = np.exp(-noise.rate * np.abs(np.arange(-noise.padding, noise.padding + 1)))
         return cls.of_sums(
-            weights, 2 * UNIT * (noise.rate * noise.padding + 8), noise.slack(counts), counts
+            weights,
+            2 * UNIT * (noise.rate * noise.padding + 8),
+            noise.slack(counts),
+            counts,
+            None if most * width <= LONGEST_SHORT_LAW else partial(_add_noise, noise),
         )
 
     @classmethod
-    def of_sums(cls, weights: Floats, inexact: float, slack: Floats, counts: Floats) -> ShortLaws:
-        """Sums of `counts` noises with these weights, inexact by 1 + `inexact` and e^`slack`."""
-        weights = weights / weights.sum()
+    def of_sums(
+        cls,
+        weights: Floats,
+        inexact: float,
+        slack: Floats,
+        counts: Floats,
+        add: Callable[[Floats], Floats] | None = None,
+    ) -> ShortLaws:
+        """Sums of `counts` noises with these weights, inexact by 1 + `inexact` and e^`slack`.
+
+        `add` convolves a law with the weights, up to their total, where it is quicker.
+        """
+        total = weights.sum()
+        weights = weights / total
         wanted, found, law = set(counts.tolist()), {}, np.ones(1)
         for count in range(1, int(counts.max(initial=0.0)) + 1):
-            law = np.convolve(law, weights)
+            law = np.convolve(law, weights) if add is None else add(law) / total
             if count in wanted:
                 found[count] = law
         # Each noise brings the error of its weights, that of their total and of sums of so many
@@ -142,9 +165,50 @@ class ShortLaws:
         growth = np.exp(np.minimum(epsilon, 700.0))[:, None]
         moved = np.zeros_like(law)
         moved[distance:] = law[: max(law.size - distance, 0)]
-        above = np.maximum(law * (1 + error) - growth * (moved * (1 - error)), 0.0).sum(axis=1)
+        spend_work(POINT_COST * law.size * growth.size)
+        rows = max(1, AT_ONCE // law.size)
+        above = np.concatenate(
+            [
+                np.maximum(
+                    law * (1 + error) - growth[start : start + rows] * (moved * (1 - error)), 0.0
+                ).sum(axis=1)
+                for start in range(0, max(1, growth.size), rows)
+            ]
+        )
         # `TINY` is for probabilities below the smallest double.
         return np.asarray(np.minimum(above * (1 + UNIT * law.size) + TINY, 1.0), dtype=np.float64)
+
+
+def _add_noise(noise: TruncatedNoise, law: Floats) -> Floats:
+    """The law convolved with φ^|j|, |j| <= c, of positive terms only.
+
+    Σ_{j < 2m} φ^j law(y - j) is Σ_{j < m} and φ^m times the same m places on: by doublings each
+    term is the product of at most log2 c powers of φ, and no sum has more roundings than a direct
+    one of c terms.
+    """
+    size = law.size + 2 * noise.padding
+    right, left = np.zeros(size), np.zeros(size)
+    # With j >= 0 to the right, with j >= 1 to the left.
+    right[noise.padding : noise.padding + law.size] = law
+    left[noise.padding + 1 : noise.padding + law.size + 1] = law[::-1]
+    both = _running(noise.rate, right, noise.padding + 1)
+    both += math.exp(-noise.rate) * _running(noise.rate, left, noise.padding)[::-1]
+    return both
+
+
+def _running(rate: float, values: Floats, length: int) -> Floats:
+    """Σ φ^j values(y - j) over 0 <= j < length, for every y."""
+    spend_work(POINT_COST * values.size * length.bit_length())
+    total, covered = np.zeros_like(values), 0
+    block, size = values.copy(), 1
+    while True:
+        if length & size:
+            total[covered:] += math.exp(-rate * covered) * block[: values.size - covered]
+            covered += size
+        if 2 * size > length:
+            return total
+        block[size:] += math.exp(-rate * size) * block[:-size].copy()
+        size *= 2
 
 
 @dataclass(frozen=True, slots=True)
