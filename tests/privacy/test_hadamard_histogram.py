@@ -133,8 +133,10 @@ def test_the_guarantee_hardly_depends_on_the_number_of_symbols(symbols: int) -> 
 @pytest.mark.parametrize("honest", [2, 30, 10_000])
 @pytest.mark.parametrize("blanket", [Fraction(1, 100), Fraction(1, 2)])
 def test_the_product_of_two_rows_hides_their_symbols_least(blanket: Fraction, honest: int) -> None:
-    """K13, by the whole matrix of order 8: of all values that all others may hold, row 3 beside
-    rows 1 and 2 gives the largest attained number."""
+    """K13, by the whole matrix of order 8, with all others at any one value.
+
+    Row 3 beside rows 1 and 2 gives the largest attained number.
+    """
     spec, setting = HadamardHistogram(symbols=7, blanket=blanket), Setting(honest, honest)
     whole = epsilon_bounds(LocalMatrix(rows_of(spec)), setting, 1e-4)
     found = epsilon_bounds(spec, setting, 1e-4)

@@ -204,11 +204,11 @@ class HadamardResponse:
 
     @property
     def _parts(self) -> list[tuple[tuple[int, ...], Fraction]]:
-        """Which of the halves of rows 1, 2 and 3 a part lies in, and its share of all indices;
-        index 0 first.
+        """Parts of the indices: the rows of 1, 2 and 3 whose half holds each, and its share of all.
 
-        Row 3 is the product of the two others. Users who hold it send few of the indices that tell
-        the two apart, as few as the blanket has (K13): of all rows it hides the change least.
+        Index 0 comes first. Row 3 is the product of the two others. Users who hold it send few of
+        the indices that tell the two apart, as few as the blanket has (K13): of all rows it hides
+        the change least.
         """
         alone, quarter = Fraction(1, self.order), Fraction(1, 4)
         parts = [
