@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from shuffledp.cli import app
 from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.lab import Check, CheckAttempt, Lab
@@ -113,3 +115,12 @@ def test_a_report_is_about_the_run_of_all_checks_and_says_where_there_is_only_a_
     assert note not in text
     assert "<strong>55</strong> of 80, and up to 20" in text
     assert "off by one" in text
+
+
+@pytest.mark.parametrize(("step", "code"), [("B", 0), ("C", 1), (None, 1)])
+def test_the_exit_code_says_whether_a_check_lost_points(
+    place: starting.WorkFolder, step: str | None, code: int
+) -> None:
+    steps = ["--step", step] if step else []
+    run = CliRunner().invoke(app, ["lab", "check", "8", "--folder", str(place.path), *steps])
+    assert run.exit_code == code, run.output

@@ -92,10 +92,15 @@ def check(
     ] = True,
     folder: Folder = None,
 ) -> None:
-    """Check and grade your program; every run draws a fresh instance."""
+    """Check and grade your program; every run draws a fresh instance.
+
+    The exit code is 1 if any check that was run lost points.
+    """
     from shuffledp_labs.teaching.practice import check as check_lab
 
-    check_lab(lab, folder, step, system=system)
+    result = check_lab(lab, folder, step, system=system)
+    if result.points < result.possible:
+        raise typer.Exit(code=1)
 
 
 teaching.add_to(lab_app)
