@@ -64,6 +64,8 @@ def test_a_report_shows_points_predictions_beside_results_words_and_code() -> No
         "the law is exact",
         "off by 1/3",
         "How far off?",
+        "<th>before the lab</th>",
+        "<th>what it saw</th>",
         "<strong>Mine.</strong>",
     ):
         assert shown in text

@@ -158,14 +158,13 @@ def _row(name: str, title: str, points: int, of: int, outcome: str, observation:
 def _predictions(report: Report) -> Iterator[str]:
     if not report.predicted:
         return
-    yield '<h2>Predicted, and found</h2><div class="beside">'
+    yield '<h2>Predictions, and what the checks saw</h2><div class="beside">'
     yield "<table><thead><tr><th>question</th><th>before the lab</th></tr></thead><tbody>"
     for prediction in report.predicted:
         answer = escape(prediction.answer) or "<em>nothing</em>"
         yield f"<tr><td>{_with_code(prediction.question)}</td><td>{answer}</td></tr>"
     yield (
-        "</tbody></table><table><thead><tr><th colspan='2'>what the checks "
-        "saw</th></tr></thead><tbody>"
+        "</tbody></table><table><thead><tr><th>check</th><th>what it saw</th></tr></thead><tbody>"
     )
     for check in report.result.checks if report.result else ():
         if check.outcome in {"passed", "failed"}:
