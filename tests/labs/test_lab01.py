@@ -193,6 +193,7 @@ def test_the_show_draws_the_law_and_says_what_is_missing(tmp_path: Path) -> None
         out.mkdir()
         with StudentProgram(work, tmp_path) as program:
             file = LAB.show(ShowRun(work, out, Draws(b"show"), program, tmp_path, said.append))
+        assert file is not None
         assert file.read_bytes().startswith(b"\x89PNG")
     assert said[-1].startswith("no estimates in the picture: work.py has no estimate")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from itertools import combinations, pairwise, product
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 from wrong_programs import solution
 
-from shuffledp_labs.errors import CheckFailure
+from shuffledp_labs.errors import CheckFailure, StudentFault
 from shuffledp_labs.installed import lab
 from shuffledp_labs.instance import Draws
+from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab11_always import cover
 from shuffledp_labs.lab11_always.histories import (
     OPEN,
@@ -168,13 +170,145 @@ def test_the_picture_shows_more_right_guesses_without_cover_than_with_it(tmp_pat
     lines: list[str] = []
     with scratch_folder() as scratch, StudentProgram(solution("11"), scratch) as program:
         run = ShowRun(solution("11"), tmp_path, draws(5), program, scratch, lines.append)
-        assert show(run).stat().st_size > 10_000
+        file = show(run)
+    assert file is not None
+    assert file.stat().st_size > 10_000
     shares = [
-        float(line.rpartition(" after 48")[0].rpartition(" ")[2].rstrip("%")) for line in lines
+        float(line.rpartition(" after 48")[0].rpartition(" ")[2].rstrip("%")) for line in lines[1:]
     ]
+    assert "half a minute" in lines[0]
     assert len(shares) == 2
     assert shares[0] > 90
     assert shares[1] < 85
+
+
+def test_without_a_guess_there_is_neither_picture_nor_warning(tmp_path: Path) -> None:
+    from shuffledp_labs.lab import ShowRun
+
+    work = tmp_path / "work.py"
+    work.write_bytes(lab(11).file("work.py").read_bytes())
+    lines: list[str] = []
+    with scratch_folder() as scratch, StudentProgram(work, scratch) as program:
+        assert show(ShowRun(work, tmp_path, draws(5), program, scratch, lines.append)) is None
+    assert list(tmp_path.iterdir()) == [work]
+    assert "nothing to show yet" in lines[-1]
+
+
+HEAD = "from fractions import Fraction\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("check", "program", "message"),
+    [
+        (
+            "B-innocent",
+            "def suspects(rounds, symbol, senders):\n    return rounds[0]['present'][:1]\n",
+            "you name 1 user without whom",
+        ),
+        (
+            "B-innocent",
+            "def suspects(rounds, symbol, senders):\n    return {'user-00'}\n",
+            "set",
+        ),
+        (
+            "C-guess",
+            "def guess(rounds, victim, knowledge):\n    return [Fraction(1), Fraction(2)]\n",
+            r"guess returned a list with Fraction \(length 2\) where a value",
+        ),
+        (
+            "C-guess",
+            "def guess(rounds, victim, knowledge):\n    return 7\n",
+            "guess returned 7 where a value",
+        ),
+        (
+            "D-law",
+            "def answer(spec, value, coins):\n"
+            "    k = spec['symbols']\n"
+            "    if value not in range(k):\n"
+            "        raise ValueError(f'{value} is wrong')\n"
+            "    if coins.flip(spec['odds'] / (spec['odds'] + k)):\n"
+            "        return value\n"
+            "    other = coins.below(k)\n"
+            "    return other + (other >= value)\n",
+            r"for value None, answer raised an exception \(.*ValueError: None is wrong",
+        ),
+        (
+            "D-law",
+            "def answer(spec, value, coins):\n"
+            "    k = spec['symbols']\n"
+            "    own = k if value is None else value\n"
+            "    if coins.flip(float(spec['odds'] / (spec['odds'] + k)) * (1 + 2**-50)):\n"
+            "        return own\n"
+            "    other = coins.below(k)\n"
+            "    return other + (other >= own)\n",
+            "a float was used; coins.flip needs a Fraction",
+        ),
+        (
+            "D-unbiased",
+            "def estimate(board, spec):\n    return [0.5] * spec['symbols']\n",
+            r"estimate returned a list with float \(length [2-4]\)",
+        ),
+        (
+            "E-price",
+            "def price(spec, counts, silent):\n"
+            "    return float(1 + Fraction(silent, sum(counts))), Fraction(1)\n",
+            "the factor of the messages is a float; a Fraction is asked",
+        ),
+    ],
+)
+def test_a_wrong_program_learns_what_is_wrong(
+    check: str, program: str, message: str, tmp_path: Path
+) -> None:
+    assert re.search(message, outcome(tmp_path, HEAD + program, check))
+
+
+def outcome(folder: Path, text: str, name: str) -> str:
+    """The message with which this program fails the check."""
+    work = folder / "work.py"
+    work.write_text(text)
+    (check,) = (check for check in lab(11).checks if check.name == name)
+    with scratch_folder() as scratch, StudentProgram(work, scratch) as program:
+        attempt = CheckAttempt(draws(2), program, scratch, lambda _: None, work)
+        with pytest.raises((CheckFailure, StudentFault)) as failure:
+            check.run(attempt)
+    return str(failure.value)
+
+
+def test_true_and_one_point_zero_count_as_the_symbol_one(tmp_path: Path) -> None:
+    text = solution("11").read_text()
+    text = text.replace(
+        "        return symbol\n", "        return True if symbol == 1 else symbol\n"
+    )
+    text = text.replace(
+        "    return other if other < symbol else other + 1\n",
+        "    sent = other if other < symbol else other + 1\n"
+        "    return 1.0 if sent == 1 else sent\n",
+    )
+    assert "return True" in text
+    assert "return 1.0" in text
+    work = tmp_path / "work.py"
+    work.write_text(text)
+    (check,) = (check for check in lab(11).checks if check.name == "D-law")
+    with scratch_folder() as scratch, StudentProgram(work, scratch) as program:
+        message = check.run(CheckAttempt(draws(2), program, scratch, lambda _: None, work))
+    assert "equal in rationals" in str(message)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_user_takes_part_in_some_round(kind: str) -> None:
+    for seed in range(20):
+        pattern = draw_pattern(draws(seed), kind)
+        users = {user for seen in pattern.rounds for user in seen.present}
+        assert len(users) == 1 + max(int(user.removeprefix("user-")) for user in users) >= 8
+
+
+def test_the_texts_ask_the_questions_that_the_report_shows() -> None:
+    for question in lab(11).explanations:
+        assert question in text("report.md")
+        assert question in text("handout.md")
+    predict = text("predict.toml").replace("# ", "").replace('"nothing"', "'nothing'")
+    for prediction in lab(11).predictions:
+        assert prediction.question in predict
 
 
 @pytest.mark.parametrize("answer", [None, [1], "no list"])

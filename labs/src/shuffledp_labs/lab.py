@@ -163,7 +163,7 @@ class Lab:
         checks: in the order in which they run; their points sum to 75.
         explanations: the two questions that a person grades.
         show: what `lab run` does: a picture, whose path it returns, drawn after all else, as
-            matplotlib may be missing.
+            matplotlib may be missing; None if there is nothing to draw yet.
         folder: the package that holds handout.md, work.py, predict.toml and report.md.
     """
 
@@ -175,7 +175,7 @@ class Lab:
     predictions: tuple[Prediction, ...]
     checks: tuple[Check, ...]
     explanations: tuple[str, ...]
-    show: Callable[[ShowRun], Path]
+    show: Callable[[ShowRun], Path | None]
     folder: str
 
     def __post_init__(self) -> None:

@@ -24,9 +24,10 @@ LAB: Final = Lab(
         ),
         Prediction(
             "rounds_until_guessed",
-            "A yes/no question. About four others take part, and your victim is there in every "
-            "second round. It lies with probability 1/10. After how many rounds is your guess "
-            "right nine times in ten?",
+            "A yes/no question. About four others take part, their law is one of five that you "
+            "know, and your victim is there in every second round. It lies with probability 1/10. "
+            "Of 1, 3, 6, 12, 24 and 48 rounds in total, after how many is your guess first right "
+            "nine times in ten?",
             "number",
             "rounds",
         ),
@@ -39,8 +40,10 @@ LAB: Final = Lab(
         ),
         Prediction(
             "variance",
-            "100 users have an answer, 100 have none. The silent ones send cover messages, too. "
-            "How many times as large is the variance of a count at the same ε_L?",
+            "50 users hold each of two values and answer by k-RR: the own symbol is 4 times as "
+            "likely as each other one, ε_L = ln 4. Now 100 users without an answer send cover "
+            "messages, too, with 'nothing' as a third symbol. How many times as large is the "
+            "variance of the estimate of one count, at the same ε_L?",
             "number",
         ),
     ),
@@ -88,7 +91,7 @@ LAB: Final = Lab(
         "learn its value all the same, what did the rounds without it contribute, and why does no "
         "certificate of a single round promise anything against it?",
         "What does sending in every round hide, and what did it cost in your own numbers? Name "
-        "two things about a user that it does not hide.",
+        "two things about a user that lists and boards of many rounds still show.",
     ),
     show=show,
     folder="shuffledp_labs.lab11_always",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from shuffledp_labs.errors import CheckFailure, StudentException
 from shuffledp_labs.kinds import kind_of
@@ -20,7 +20,10 @@ from shuffledp_labs.lab11_always.histories import (
 )
 from shuffledp_labs.words import short
 
-HISTORIES = 2
+FLOATS: Final = 1e-12
+"""A law that is off by less was meant rightly, and computed in floats."""
+
+HISTORIES: Final = 2
 """Histories of each kind."""
 
 
@@ -40,15 +43,19 @@ def check_certain(attempt: CheckAttempt) -> str:
 
 
 def check_innocent(attempt: CheckAttempt) -> str:
-    """B-innocent: nobody who is not a sender in every explanation of the counts."""
+    """B-innocent: no user who is not a sender in every explanation of the counts."""
     for pattern in _patterns(attempt, (*OPEN, *PROVED)):
         answer = _suspects(attempt, pattern)
         if wrong := set(answer) - set(pattern.certain):
+            users = "user" if len(wrong) == 1 else "users"
             raise CheckFailure(
-                f"{_title(pattern)}: you name {len(wrong)} users without whom the counts can be "
+                f"{_title(pattern)}: you name {len(wrong)} {users} without whom the counts can be "
                 "explained as well (README, step B)"
             )
-    return f"{HISTORIES * len(OPEN)} histories that prove nothing, and no user is named"
+    return (
+        f"{HISTORIES * len((*OPEN, *PROVED))} histories, of which {HISTORIES * len(OPEN)} prove "
+        "nothing: no user is named who need not be a sender"
+    )
 
 
 def _patterns(attempt: CheckAttempt, kinds: tuple[str, ...]) -> list[Pattern]:
@@ -81,8 +88,8 @@ def check_guess(attempt: CheckAttempt) -> str:
             weights = crowd.weights(rounds)
             if type(guess) is not int or not 0 <= guess < crowd.symbols:
                 raise CheckFailure(
-                    f"guess returned {short(guess)} where a value from 0 to {crowd.symbols - 1} is "
-                    "asked (README, step C)"
+                    f"guess returned {_describe(guess)} where a value from 0 to "
+                    f"{crowd.symbols - 1} is asked (README, step C)"
                 )
             if guess not in crowd.best(rounds):
                 less = weights[guess] / max(weights)
@@ -94,6 +101,13 @@ def check_guess(attempt: CheckAttempt) -> str:
                 )
             number += 1
     return f"{number} histories on which simpler rules are wrong: the most probable value each time"
+
+
+def _describe(value: Any) -> str:
+    """The value, or its type if it is a list: lists and tuples both arrive as tuples."""
+    if not isinstance(value, tuple | list):
+        return short(value)
+    return f"{kind_of(value)} (length {len(value)})"
 
 
 def check_law(attempt: CheckAttempt) -> str:
@@ -110,8 +124,14 @@ def check_law(attempt: CheckAttempt) -> str:
 
 def _compare_law(attempt: CheckAttempt, spec: dict[str, Any], value: int | None) -> None:
     expected = cover.answer_law(spec, value)
-    walked = attempt.program.law("answer", spec, value)
     where = f"answer, {spec['symbols']} values, odds {spec['odds']}, value {value}"
+    try:
+        walked = attempt.program.law("answer", spec, value)
+    except StudentException as error:
+        raise CheckFailure(
+            f"for value {value}, answer raised an exception ({spec['symbols']} values, odds "
+            f"{spec['odds']}): {error} (README, step D)"
+        ) from None
     if strange := [symbol for symbol in walked.of if symbol not in range(len(expected))]:
         raise CheckFailure(
             f"{where}: {short(strange[0])} is not a symbol from 0 to {len(expected) - 1}; every "
@@ -123,8 +143,9 @@ def _compare_law(attempt: CheckAttempt, spec: dict[str, Any], value: int | None)
         abs(chance - Fraction(walked.of.get(symbol, 0))) for symbol, chance in enumerate(expected)
     )
     if distance:
+        hint = "a float was used; coins.flip needs a Fraction; " if distance < FLOATS else ""
         raise CheckFailure(
-            f"{where}: total variation distance {float(distance) / 2:.3g} to the law of the "
+            f"{where}: {hint}total variation distance {float(distance) / 2:.3g} to the law of the "
             "handout (README, step D)"
         )
 
@@ -175,7 +196,7 @@ def _estimate(
         or not all(type(part) in {int, Fraction} for part in estimate)
     ):
         raise CheckFailure(
-            f"estimate returned {short(estimate)} where {spec['symbols']} whole numbers or "
+            f"estimate returned {_describe(estimate)} where {spec['symbols']} whole numbers or "
             "Fractions are asked (README, step D)"
         )
     return tuple(Fraction(part) for part in estimate)
@@ -196,7 +217,12 @@ def check_price(attempt: CheckAttempt) -> str:
                     f"price returned {kind_of(answer)} where two Fractions are asked (README, "
                     "step E)"
                 )
-            if type(answer[part]) not in {int, Fraction} or answer[part] != right:
+            if type(answer[part]) not in {int, Fraction}:
+                raise CheckFailure(
+                    f"price: the factor of the {what} is a {type(answer[part]).__name__}; a "
+                    "Fraction is asked (README, step E)"
+                )
+            if answer[part] != right:
                 raise CheckFailure(
                     f"price, {spec['symbols']} values, odds {spec['odds']}, {sum(counts)} users "
                     f"with a value and {silent} without: the factor of the {what} is wrong "

@@ -102,7 +102,7 @@ _CERTAIN: Final = {
 def _attempt(draws: Draws, kind: str) -> Pattern:
     users = [f"user-{number:02}" for number in range(draws.integer(8, 12))]
     rounds = 2 if kind == "few rounds" else draws.integer(7, 9)
-    present = {user: [draws.below(2) == 1 for _ in range(rounds)] for user in users}
+    present = {user: _draw_presence(draws, rounds) for user in users}
     senders = draws.sample(users, 1 if kind.startswith("one") else 2)
     twins = {"two senders, one with a twin": senders[:1], "few rounds": []}.get(
         kind, senders if "twin" in kind else []
@@ -119,6 +119,14 @@ def _attempt(draws: Draws, kind: str) -> Pattern:
         for index in range(rounds)
     )
     return Pattern(kind, seen, symbol, len(senders))
+
+
+def _draw_presence(draws: Draws, rounds: int) -> list[bool]:
+    """Rounds in which a user takes part: at least one, as the lists name all possible senders."""
+    while True:
+        presence = [draws.below(2) == 1 for _ in range(rounds)]
+        if any(presence):
+            return presence
 
 
 def _round_with_rare_symbol(

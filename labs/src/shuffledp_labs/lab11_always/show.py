@@ -49,10 +49,11 @@ def _yes_no(yes: Fraction) -> Law:
     return (1 - yes, yes)
 
 
-def show(showing: ShowRun) -> Path:
-    """Measure and draw. Of what is not written yet, the curves are left out."""
+def show(showing: ShowRun) -> Path | None:
+    """Measure and draw; without `guess` there is no picture."""
     from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
+    showing.progress(f"{HISTORIES} histories of each kind; this takes up to half a minute")
     curves = list[PlottedCurve]()
     for label, role, draw in (
         ("the victim is in every second round", CurveRole.MEASURED, _without_cover),
@@ -62,7 +63,7 @@ def show(showing: ShowRun) -> Path:
             shares = _shares(showing, draw)
         except NotWritten as missing:
             showing.progress(f"nothing to show yet: {missing}")
-            break
+            return None
         curves.append(PlottedCurve(label, role, SHOWN, shares))
         showing.progress(
             f"{label}: your guess is right in "

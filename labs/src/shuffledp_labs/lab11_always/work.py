@@ -20,7 +20,9 @@ def suspects(rounds: tuple[dict[str, Any], ...], symbol: int, senders: int) -> l
             ever does.
 
     Returns:
-        The users who are in every set of `senders` users that explains all counts of the symbol.
+        A list or tuple (a set is refused) of the names that are in every set of exactly `senders`
+        users that explains all counts of the symbol, in any order; it may be empty. At least one
+        set explains them, and every user takes part in at least one round.
     """
     raise NotImplementedError
 
@@ -35,7 +37,11 @@ def guess(rounds: tuple[dict[str, Any], ...], victim: str, knowledge: dict[str, 
             value; all other symbols are equally likely), "crowds" (a tuple of possible laws of the
             other users' messages, each a tuple of Fractions; they are equally likely, and the same
             one holds in all rounds), and "prior" (a tuple of Fractions: how frequent each value
-            is).
+            is). Symbols and values are 0 to len(prior) - 1; each board has this length.
+
+    Returns:
+        The value, an int. The checks use no history with a tie; in `lab run` any of the best will
+        do. Floats may be used inside, but their rounding can hide a small difference.
     """
     raise NotImplementedError
 
@@ -46,9 +52,13 @@ def answer(spec: dict[str, Any], value: int | None, coins: Any) -> int:
     Args:
         spec: "symbols" k (values are 0 to k - 1) and "odds" (a Fraction above 1: how many times as
             likely the own symbol is as any other one).
-        value: the user's value, or None if it has none; ValueError for any other.
+        value: the user's value, or None if it has none; ValueError for any other. The checks
+            pass None and ints only, so what True or 1.0 does is up to you.
         coins: `coins.flip(p)` is true with probability p (a Fraction), `coins.below(n)` is one of
             0 to n - 1. The only source of randomness.
+
+    Returns:
+        The symbol, an int from 0 to k. (Python's True and 1.0 count as 1.)
     """
     raise NotImplementedError
 
@@ -63,7 +73,11 @@ def price(spec: dict[str, Any], counts: tuple[int, ...], silent: int) -> tuple[F
 
     Args:
         spec: as in step D.
-        counts: how many users hold value 0, 1 .. k - 1.
+        counts: how many users hold value 0, 1 .. k - 1. At least one user holds one: sum(counts)
+            is never 0.
         silent: how many users have no value in this round.
+
+    Returns:
+        Two Fractions (floats are refused).
     """
     raise NotImplementedError
