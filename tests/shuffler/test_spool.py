@@ -21,6 +21,7 @@ from shuffledp_core.errors import (
     SubmissionClosedError,
     UnknownRoundError,
 )
+from shuffledp_core.runtime.config import Limits
 from shuffledp_core.runtime.tasks import finish_if_cancelled
 from shuffledp_shuffler.spool import Spool, Submission
 
@@ -60,6 +61,34 @@ async def test_everything_acknowledged_is_there_after_reopening_in_any_concurren
     assert sorted(packed[start : start + SIZE] for start in range(0, len(packed), SIZE)) == sorted(
         sent.values()
     )
+
+
+async def test_the_answers_of_a_group_are_fewer_than_make_a_node_give_up_callers(
+    tmp_path: Path,
+) -> None:
+    most = Limits().unread_answers // 2
+    groups: list[int] = []
+    begun, release = threading.Event(), threading.Event()
+    first = Submission(os.urandom(32).hex(), digest(data := envelope()), data)
+
+    def wait_and_take() -> Submission:
+        begun.set()
+        release.wait()
+        return first
+
+    opened = Spool(tmp_path / "index", tmp_path / "envelopes", SIZE, 2000, groups.append)
+    try:
+        waiting = opened.store(wait_and_take, lambda _: None, len(data))
+        await asyncio.to_thread(begun.wait)
+        rest = [append(opened, os.urandom(32).hex(), envelope()) for _ in range(3 * most)]
+        everything = asyncio.gather(waiting, *rest)
+        await asyncio.sleep(0)  # every call has asked
+        release.set()
+        await everything
+    finally:
+        release.set()
+        opened.shut()
+    assert groups == [1, most, most, most]
 
 
 async def test_the_same_submission_counts_once_even_in_one_group(tmp_path: Path) -> None:

@@ -37,8 +37,12 @@ from shuffledp_core.runtime.files import sync
 
 T = TypeVar("T")
 
-MAX_GROUP: Final = 1024
-"""Most submissions in one commit."""
+MAX_GROUP: Final = 256
+"""Most submissions in one commit.
+
+All are answered at once. With more than `Limits.unread_answers`, the first answers would count as
+answers that their callers do not take in, and honest connections would be closed.
+"""
 
 MAX_GROUP_BYTES: Final = 16 * 2**20
 """Envelope bytes after which a commit takes no more submissions."""
