@@ -14,6 +14,7 @@ import pytest
 
 import shuffledp as sdp
 from shuffledp import cli
+from shuffledp.log_proofs import LOG_PROOF
 from shuffledp_accountant.certificates import certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.digests import document_digest
@@ -21,6 +22,7 @@ from shuffledp_core.documents.models import (
     Announcement,
     Certificate,
     Countersignature,
+    EndedLog,
     EpsilonBounds,
     LedgerPosition,
     Manifest,
@@ -28,7 +30,7 @@ from shuffledp_core.documents.models import (
     RoundPlan,
 )
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import DocumentError
+from shuffledp_core.errors import DocumentError, LogProofError
 from shuffledp_core.mechanisms import (
     GeoShuffle,
     KRRHistogram,
@@ -39,6 +41,18 @@ from shuffledp_core.mechanisms import (
 )
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.transparency.cosignatures import cosign, witness_key
+from shuffledp_core.transparency.entries import log_key_of, reservation_entry
+from shuffledp_core.transparency.logged import check_logged_once
+from shuffledp_core.transparency.notes import (
+    Checkpoint,
+    parse_checkpoint,
+    parse_note,
+    sign_note,
+)
+from shuffledp_core.transparency.proofs import InclusionProof
+from shuffledp_core.transparency.tree import MerkleTree, leaf_hash
+from shuffledp_core.transparency.windows import LogWindow
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_privacy import rechecking
@@ -476,3 +490,89 @@ def test_the_library_verifies_as_the_command_does(desk: Desk, deployment: Deploy
     assert "genuine and right" in named._repr_html_()
     with pytest.raises(DocumentError, match="claims epsilon"):
         sdp.verify(desk.write(by(deployment, "accountant", boast(issued()))))
+
+
+def logged(deployment: Deployment, signed: Signed, witnesses: tuple[str, ...]) -> str:
+    """The proof of a log whose second of three entries is the reservation of this certificate."""
+    entry = reservation_entry("demo", ROUND, signed).to_bytes()
+    tree = MerkleTree(leaf_hash(data) for data in (b"first", entry, b"third"))
+    key = log_key_of(deployment.roster)
+    text = Checkpoint(key.name, tree.size, tree.root()).to_text()
+    note = sign_note(text, key, deployment.identity_of("accountant").key.sign)
+    for name in witnesses:
+        identity = deployment.identity_of(name)
+        note += cosign(text, witness_key(name, identity.public_key), identity.key.sign, 1)
+    window = LogWindow.of(tree, tree.size).to_bytes()
+    hashes = tuple(tree.inclusion_proof(1))
+    return InclusionProof(1, hashes, note.encode(), window).to_bytes().decode()
+
+
+@pytest.fixture(scope="module")
+def witnessed(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    names = ("node-1", "node-2", "analyst", "accountant")
+    return create_deployment(
+        tmp_path_factory.mktemp("witnessed") / "demo",
+        dict.fromkeys(names, "127.0.0.1:7000"),
+        witnesses=dict.fromkeys(("witness-1", "witness-2"), "http://127.0.0.1:7000"),
+    )
+
+
+def test_a_folder_of_a_witnessed_deployment_is_verified_with_its_proof(
+    witnessed: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = Desk(witnessed.folder, monkeypatch, capsys)
+    plan = by(witnessed, "accountant", issued())
+    file = desk.write(result(witnessed, issued(CertificateStage.FINAL)), "result.json")
+    both = ("witness-1", "witness-2")
+    code, words = desk.verify(file)
+    assert (code, "public log: NOT checked" in words) == (0, True)
+    code, words = desk.verify(desk.folder)
+    assert (code, f"has no {LOG_PROOF}" in words) == (1, True)
+    proof = desk.folder / LOG_PROOF
+    proof.write_text(logged(witnessed, plan, both))
+    code, words = desk.verify(desk.folder)
+    assert code == 0
+    assert (
+        "public log: the plan certificate is in shuffledp-ledger/demo of 3 entries, signed by "
+        "witness-1, witness-2 (2 of 2 witnesses are needed)" in words
+    )
+    other = by(witnessed, "accountant", msgspec.structs.replace(issued(), issued_at=1))
+    for wrong, why in (
+        (logged(witnessed, other, both), "does not show"),
+        (logged(witnessed, plan, ("witness-2",)), "1 of the log's 2 witnesses"),
+        ("nothing", "proof"),
+    ):
+        proof.write_text(wrong)
+        code, words = desk.verify(desk.folder)
+        assert (code, why in words) == (1, True), words
+
+
+def test_an_announcement_of_a_witnessed_deployment_is_verified_with_its_proof(
+    witnessed: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = Desk(witnessed.folder, monkeypatch, capsys)
+    plan = by(witnessed, "accountant", issued())
+    proof = logged(witnessed, plan, ("witness-1", "witness-2"))
+    signed = manifest(witnessed)
+    bare = Announcement(manifest=signed, countersignatures=())
+    code, words = desk.verify(desk.write(bare))
+    assert (code, "has no proof" in words) == (1, True)
+    code, words = desk.verify(desk.write(msgspec.structs.replace(bare, log=proof)))
+    assert (code, "of 3 entries, signed by witness-1, witness-2" in words) == (0, True)
+
+
+def test_a_saved_proof_holds_after_its_log_has_ended_as_it_was(witnessed: Deployment) -> None:
+    plan = by(witnessed, "accountant", issued())
+    proof = logged(witnessed, plan, ("witness-1", "witness-2")).encode()
+    root = parse_checkpoint(parse_note(InclusionProof.from_bytes(proof).note).text).root.hex()
+    terms = witnessed.roster.log_terms
+    assert terms is not None
+    for size, ending, holds in ((3, root, True), (9, "00" * 32, True), (3, "00" * 32, False)):
+        ended = msgspec.structs.replace(terms, ended=(EndedLog(size=size, root=ending),))
+        roster = msgspec.structs.replace(witnessed.roster, log=ended)
+        if holds:
+            logged_once = check_logged_once(proof, roster, "demo", ROUND, plan)
+            assert logged_once.checkpoint.origin == "shuffledp-ledger/demo"
+        else:
+            with pytest.raises(LogProofError, match="ended with 3 entries"):
+                check_logged_once(proof, roster, "demo", ROUND, plan)

@@ -10,6 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from shuffledp.log_proofs import (
+    check_announced_proof,
+    check_proof_beside,
+    describe_checkpoint,
+    missing_proof,
+    unchecked_log,
+)
 from shuffledp.notebook import data_frame, html_table
 from shuffledp.published import check_mixing, unchecked_mixing
 from shuffledp_core.documents.digests import document_digest
@@ -39,6 +46,7 @@ from shuffledp_core.runtime.keys import (
     read_signed,
     verify_from,
 )
+from shuffledp_core.transparency.logged import CosignedCheckpoint
 from shuffledp_core.vocabulary import CertificateStage, Role
 from shuffledp_privacy.rechecking import recheck
 
@@ -222,7 +230,9 @@ def verify(
     3. Every number of every certificate is computed again (docs/protocol.md, "Rechecking").
     4. Certificates and manifest in files beside the result of a round's folder are its own
        (`check_beside`).
-    5. Of the folder of a round whose mixing can be verified, list, headers and board
+    5. The plan certificate is in the public log, if the roster names its witnesses: of a folder
+       and of an announcement, which have the proof (`log_proofs`).
+    6. Of the folder of a round whose mixing can be verified, list, headers and board
        (`published.check_mixing`).
 
     It returns only if every signature holds and no number is better than the truth; whether the
@@ -260,22 +270,27 @@ def verify(
         _report(title, claimed, moment, keys, patient=patient)
         for title, claimed in _certificates(data, keys)
     )
+    logged: CosignedCheckpoint | None = None
     if folder is not None and keys.roster is not None:
-        check_beside(folder, keys.by("analyst", Signed.from_bytes(data), Result), keys.roster)  # 4
-    return (
-        *reports[:-1],
-        replace(reports[-1], lines=reports[-1].lines + _mixing(data, folder, keys)),
-    )  # 5
+        result = keys.by("analyst", Signed.from_bytes(data), Result)
+        logged = check_beside(folder, result, keys.roster)  # 4
+    remarks = _public_log(data, folder, keys, logged) + _mixing(data, folder, keys)  # 5, 6
+    return (*reports[:-1], replace(reports[-1], lines=reports[-1].lines + remarks))
 
 
-def check_beside(folder: Path, result: Result, roster: Roster) -> None:
+def check_beside(folder: Path, result: Result, roster: Roster) -> CosignedCheckpoint | None:
     """Check the documents beside a verified result where they are present.
 
     Readers take the documents beside a checked result for checked, too.
 
+    Returns:
+        The checkpoint of the public log that has the plan certificate; None without its proof, or
+        if the roster names no witnesses.
+
     Raises:
         ConfigError: a file cannot be read.
-        DocumentError: a file is no document, or a genuine one of another round.
+        DocumentError: a file is no document, or a genuine one of another round; or the log does not
+            have the plan certificate.
     """
     inside = {
         "certificate.json": result.final_certificate,
@@ -287,15 +302,35 @@ def check_beside(folder: Path, result: Result, roster: Roster) -> None:
             raise ForeignDocumentError(
                 f"{file} is not the certificate in result.json; fetch the round again"
             )
+    logged = check_proof_beside(folder, result.plan_certificate, roster)
     file = folder / "manifest.json"
     if not file.is_file():
-        return
+        return logged
     manifest = verify_from(roster.analyst, read_signed(file, "manifest"), Manifest)
     if (manifest.deployment, manifest.round_id) != (result.deployment, result.round_id):
         raise ForeignDocumentError(
             f"{file} is of round {manifest.round_id} of {manifest.deployment!r}, and result.json "
             f"of {result.round_id} of {result.deployment!r}; fetch the round again"
         )
+    return logged
+
+
+def _public_log(
+    data: bytes, folder: Path | None, keys: Keys, logged: CosignedCheckpoint | None
+) -> tuple[str, ...]:
+    roster = keys.roster
+    if roster is None or roster.log_terms is None:
+        return ()
+    if folder is None:
+        try:
+            Signed.from_bytes(data)
+        except MalformedDocumentError:
+            logged = check_announced_proof(from_json(data, Announcement), roster)
+        else:
+            return (unchecked_log(),)
+    elif logged is None:
+        raise missing_proof(folder)
+    return (describe_checkpoint(logged, roster.log_terms),)
 
 
 def _mixing(data: bytes, folder: Path | None, keys: Keys) -> tuple[str, ...]:

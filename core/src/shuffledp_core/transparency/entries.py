@@ -92,5 +92,14 @@ def ledger_log_key(deployment: str, public_key: bytes, ended: int = 0) -> NoteKe
 
 def log_key_of(roster: Roster) -> NoteKey:
     """The key that signs the present log of a roster's deployment."""
+    return log_keys_of(roster)[-1]
+
+
+def log_keys_of(roster: Roster) -> tuple[NoteKey, ...]:
+    """The keys of all public logs of a roster's deployment: those that ended, and the present one.
+
+    Their order is that of `LogTerms.ended`.
+    """
     ended = len(roster.log_terms.ended) if roster.log_terms else 0
-    return ledger_log_key(roster.deployment, bytes.fromhex(roster.accountant.identity_key), ended)
+    key = bytes.fromhex(roster.accountant.identity_key)
+    return tuple(ledger_log_key(roster.deployment, key, number) for number in range(ended + 1))

@@ -1,4 +1,4 @@
-"""Checks by a device that a round is in the public log. docs/log.md, "What devices check"."""
+"""Checks that a round is in the public log. docs/log.md, "What devices check"."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from shuffledp_core.documents.models import EndedLog, LogTerms, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import LogProofError
 from shuffledp_core.transparency.cosignatures import cosigners, witness_key
-from shuffledp_core.transparency.entries import (
-    ledger_log_key,
-    log_key_of,
-    reservation_entry,
-)
+from shuffledp_core.transparency.entries import log_key_of, log_keys_of, reservation_entry
 from shuffledp_core.transparency.notes import (
     Checkpoint,
     Note,
@@ -53,7 +49,7 @@ def read_cosigned(proof: InclusionProof, key: NoteKey, terms: LogTerms) -> Cosig
         raise LogProofError(
             f"{len(names)} of the log's {len(terms.witnesses)} witnesses signed its checkpoint of "
             f"{checkpoint.size:,} entries, and {terms.threshold} are needed"
-            f"{' (signed: ' + ', '.join(names) + ')' if names else ''}; do not take part"
+            f"{' (signed: ' + ', '.join(names) + ')' if names else ''}; do not rely on this round"
         )
     window = LogWindow.from_bytes(proof.extra, checkpoint.size)
     window.check(checkpoint)
@@ -82,11 +78,39 @@ def check_logged(
         SignatureError: the log did not sign the checkpoint.
         LogProofError: step 1 or 2.
     """
+    shown = InclusionProof.from_bytes(proof.encode())
+    return _check_reservation(shown, log_key_of(roster), roster, population, round_id, certificate)
+
+
+def check_logged_once(
+    proof: bytes, roster: Roster, population: str, round_id: str, certificate: Signed
+) -> CosignedCheckpoint:
+    """Check a saved proof as `check_logged` does; its log may be one that the roster has ended.
+
+    Raises as `check_logged`, and `LogProofError` if the roster says that its log ended differently.
+    """
+    shown = InclusionProof.from_bytes(proof)
+    origin = parse_note(shown.note).text.partition("\n")[0]
+    keys = log_keys_of(roster)
+    key = next((key for key in keys if key.name == origin), keys[-1])
+    cosigned = _check_reservation(shown, key, roster, population, round_id, certificate)
+    if roster.log_terms is not None and key != keys[-1]:
+        _check_ended(cosigned.checkpoint, roster.log_terms.ended[keys.index(key)])
+    return cosigned
+
+
+def _check_reservation(
+    shown: InclusionProof,
+    key: NoteKey,
+    roster: Roster,
+    population: str,
+    round_id: str,
+    certificate: Signed,
+) -> CosignedCheckpoint:
     terms = roster.log_terms
     if terms is None:
         raise LogProofError(f"the roster of {roster.deployment!r} names no witnesses of its log")
-    shown = InclusionProof.from_bytes(proof.encode())
-    cosigned = read_cosigned(shown, log_key_of(roster), terms)  # 1
+    cosigned = read_cosigned(shown, key, terms)  # 1
     checkpoint = cosigned.checkpoint
     entry = reservation_entry(population, round_id, certificate)
     leaf = leaf_hash(entry.to_bytes())
@@ -105,10 +129,8 @@ def read_remembered(proof: bytes, roster: Roster) -> CosignedCheckpoint | None:
     if terms is None:
         return None
     shown = InclusionProof.from_bytes(proof)
-    key = bytes.fromhex(roster.accountant.identity_key)
     origin = parse_note(shown.note).text.partition("\n")[0]
-    for number, ended in enumerate(terms.ended):
-        earlier = ledger_log_key(roster.deployment, key, number)
+    for earlier, ended in zip(log_keys_of(roster), terms.ended, strict=False):
         if origin == earlier.name:
             _check_ended(parse_checkpoint(check_note(parse_note(shown.note), earlier)), ended)
             return None
@@ -122,7 +144,8 @@ def _check_ended(checkpoint: Checkpoint, ended: EndedLog) -> None:
     if checkpoint.size > ended.size or not is_same:
         raise LogProofError(
             f"the roster says that the log {checkpoint.origin} ended with {ended.size:,} entries, "
-            f"and this device was shown another one of {checkpoint.size:,}: do not take part"
+            f"and its checkpoint of {checkpoint.size:,} entries is not of that log: do not rely on "
+            "rounds of this deployment"
         )
 
 

@@ -162,7 +162,8 @@ class DeploymentWatch(Changes):
                     for name, document in fetched.report.documents.items()
                 }
                 self._opened[round_id] = PublishedRound(
-                    fetched.report, documents | trusted_files(self._keys)
+                    fetched.report,
+                    documents | fetched.report.published | trusted_files(self._keys),
                 )
                 while len(self._opened) > _MOST_OPENED:
                     self._opened.popitem(last=False)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from shuffledp.log_proofs import check_announced_proof
 from shuffledp.verification import CheckedCertificate, check_signed
 from shuffledp_client.transport import AnalystReader, Backoff
 from shuffledp_core.documents.models import Announcement, Manifest, Result
@@ -74,6 +75,8 @@ async def fetch(deployment: Deployment, round_id: str) -> VerifiedResult:
     2. So is the manifest.
     3. Both certificates in the result are the accountant's, of this round, and their numbers are
        computed again.
+    4. The announcement's proof, if it has one and the roster names witnesses, shows the plan
+       certificate in the public log.
 
     Raises:
         UnknownRoundError: there is no such round, or it has not ended.
@@ -109,6 +112,9 @@ def verify_downloaded(
         verify_from(roster.analyst, announcement.manifest, Manifest), roster.deployment, round_id
     )  # 2
     checked = check_signed(signed, roster)  # 3
+    # A round from before the roster named witnesses has no proof: `shuffledp verify` says so.
+    if roster.log_terms is not None and isinstance(announcement.log, str):
+        check_announced_proof(announcement, roster)  # 4
     return VerifiedResult(
         make_report(deployment, OpenedRound(round_id, announcement), signed, result, {}), checked
     )

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
 
+from shuffledp.log_proofs import LOG_PROOF
 from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
 from shuffledp_ops.rounds import charts, wording
@@ -34,6 +35,7 @@ _DOCUMENTS: Final = {
     "plan-certificate.json": "the guarantee promised before anyone answered",
     "manifest.json": "the announcement that devices received, signed by the analyst and all nodes",
     "result.json": "the answer, signed by the analyst",
+    LOG_PROOF: "the proof that the promise was in the public log, signed by the log's witnesses",
     "roster.json": "the parties and their public keys",
     "root.pub": "the root key, which signs the roster",
     BOARD: "the messages in the order in which the last node published them",
@@ -313,7 +315,8 @@ def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iter
         f"<p>A page can be forged; a signature cannot. {where}, this command verifies the "
         f"signatures{computed}:</p>"
     )
-    yield f"<pre>shuffledp verify {'.' if complete else 'result.json'}</pre>"
+    target = "." if complete or LOG_PROOF in beside else "result.json"
+    yield f"<pre>shuffledp verify {target}</pre>"
     yield (
         "<p>It trusts the root key in <code>root.pub</code>. Compare that key with the one "
         f"published by the deployment “{as_html(report.final.deployment)}”, or pass that one with "

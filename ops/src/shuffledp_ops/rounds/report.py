@@ -79,8 +79,8 @@ class RoundReport:
     of rows from which the users' values were drawn with replacement; None where every user is a
     row; `column` is the name of what they hold, `labels` the names of the symbols, where they have
     any. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag,
-    do not count; nodes `dropped` others before. `published` has board and history of a verified
-    round by file name.
+    do not count; nodes `dropped` others before. `published` has, by file name, the proof of the
+    public log, and board and history of a verified round.
     """
 
     round_id: str

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from shuffledp.log_proofs import LOG_PROOF
 from shuffledp.progress import Stages
 from shuffledp.published import BOARD, HISTORY
 from shuffledp_client.transport import AnalystReader
@@ -177,7 +178,7 @@ async def with_published(deployment: Deployment, report: RoundReport) -> RoundRe
     board = await fetch_board(deployment, report)
     async with AnalystReader.of(deployment.own_keys, deployment.roster) as analyst:
         history = await analyst.history(report.round_id, result.history.length)
-    return replace(report, published={BOARD: board, HISTORY: history})
+    return replace(report, published=report.published | {BOARD: board, HISTORY: history})
 
 
 def corrupt_positions(manifest: Manifest) -> tuple[int, ...]:
@@ -209,6 +210,7 @@ def make_report(
             "the published result lacks its estimate or a certificate"
         )
     manifest = from_json(opened.announcement.manifest.body, Manifest)
+    proof = opened.announcement.log
     return RoundReport(
         round_id=opened.round_id,
         users=manifest.max_reports,
@@ -228,4 +230,5 @@ def make_report(
             "manifest": opened.announcement.manifest,
             "result": signed,
         },
+        published={LOG_PROOF: proof.encode()} if isinstance(proof, str) else {},
     )

@@ -1,0 +1,82 @@
+"""Proofs on disk that a round's plan certificate is in the witnessed public log. docs/log.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from shuffledp_core.documents.models import (
+    Announcement,
+    Certificate,
+    LogTerms,
+    Manifest,
+    Roster,
+)
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import LogProofError
+from shuffledp_core.runtime.keys import read_file, verify_from
+from shuffledp_core.transparency.logged import CosignedCheckpoint, check_logged_once
+from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES
+
+LOG_PROOF: Final = "log.tlog-proof"
+"""File of a round's folder with the proof that its announcement carried."""
+
+
+def check_proof_beside(
+    folder: Path, plan_certificate: Signed | None, roster: Roster
+) -> CosignedCheckpoint | None:
+    """Check the proof in a round's folder; None if there is none, or if no witnesses are named.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        DocumentError: it does not prove that the plan certificate is in the public log.
+    """
+    file = folder / LOG_PROOF
+    if roster.log_terms is None or plan_certificate is None or not file.is_file():
+        return None
+    proof = read_file(file, "proof of the public log", MAX_PROOF_BYTES)
+    return _check_proof(proof, plan_certificate, roster)
+
+
+def check_announced_proof(announcement: Announcement, roster: Roster) -> CosignedCheckpoint:
+    """Check the proof in an announcement whose roster names witnesses.
+
+    Raises:
+        DocumentError: there is none, or it does not prove that the plan certificate is in the
+            public log.
+    """
+    manifest = verify_from(roster.analyst, announcement.manifest, Manifest)
+    if not isinstance(announcement.log, str):
+        raise LogProofError(
+            f"the announcement of round {manifest.round_id} has no proof that the round is in the "
+            "public log, and the roster names the log's witnesses; do not take part"
+        )
+    return _check_proof(announcement.log.encode(), manifest.certificate, roster)
+
+
+def _check_proof(proof: bytes, plan_certificate: Signed, roster: Roster) -> CosignedCheckpoint:
+    plan = verify_from(roster.accountant, plan_certificate, Certificate)
+    return check_logged_once(proof, roster, plan.population, plan.round_id, plan_certificate)
+
+
+def missing_proof(folder: Path) -> LogProofError:
+    """The error of a folder without a proof, of a deployment whose roster names witnesses."""
+    return LogProofError(
+        f"{folder} has no {LOG_PROOF} that proves the plan certificate to be in the public log, "
+        "and the roster names the log's witnesses; fetch the round again with `shuffledp results "
+        "show KEYS ROUND --out FOLDER`; verify a round from before them with the roster of its time"
+    )
+
+
+def describe_checkpoint(logged: CosignedCheckpoint, terms: LogTerms) -> str:
+    """The line of `shuffledp verify` about the public log."""
+    return (
+        f"public log: the plan certificate is in {logged.checkpoint.origin} of "
+        f"{logged.checkpoint.size:,} entries, signed by {', '.join(logged.witnesses)} "
+        f"({terms.threshold} of {len(terms.witnesses)} witnesses are needed)"
+    )
+
+
+def unchecked_log() -> str:
+    """The line about a document checked without its folder."""
+    return "public log: NOT checked; its proof is in the round's folder: shuffledp verify FOLDER"
