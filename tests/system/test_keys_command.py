@@ -6,9 +6,11 @@ About 3 s.
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_ops.keys.app import init as keys_init
+from shuffledp_ops.keys.app import keys_app
 from shuffledp_ops.keys.pki import create_deployment, open_deployment, replace_addresses
 
 REGULAR = {"node-1": "127.0.0.1:7001", "node-2": "127.0.0.1:7002", "analyst": "127.0.0.1:7003"}
@@ -42,3 +44,23 @@ def test_keys_are_never_overwritten(tmp_path: Path) -> None:
     create_deployment(tmp_path / "keys", REGULAR | {"accountant": "127.0.0.1:7004"})
     with pytest.raises(ConfigError, match="is not empty"):
         create_deployment(tmp_path / "keys", REGULAR)
+
+
+@pytest.mark.parametrize(("given", "threshold"), [([], 2), (["--log-threshold", "1"], 1)])
+def test_witnesses_and_their_threshold_stand_in_the_roster(
+    tmp_path: Path, given: list[str], threshold: int
+) -> None:
+    witnesses = ["--witness", "w-1=http://w-1:80", "--witness", "w-2=https://w-2"]
+    done = CliRunner().invoke(keys_app, ["init", str(tmp_path / "keys"), *witnesses, *given])
+    assert done.exit_code == 0, done.output
+    terms = open_deployment(tmp_path / "keys").roster.log_terms
+    assert terms is not None
+    assert [witness.name for witness in terms.witnesses] == ["w-1", "w-2"]
+    assert terms.threshold == threshold
+
+
+def test_a_threshold_above_the_number_of_witnesses_is_refused(tmp_path: Path) -> None:
+    line = ["init", str(tmp_path / "keys"), "--witness", "w-1=http://w-1:80"]
+    refused = CliRunner().invoke(keys_app, [*line, "--log-threshold", "2"])
+    assert isinstance(refused.exception, UsageError)
+    assert not (tmp_path / "keys").exists()

@@ -194,6 +194,10 @@ def init(
         list[str] | None,
         typer.Option(help="NAME=URL of a witness of the public log, required by devices."),
     ] = None,
+    log_threshold: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of witnesses that must sign; default: all of them."),
+    ] = None,
 ) -> None:
     """Create a deployment's keys: roster, identities, TLS, enrolment key and clients."""
     from shuffledp_core.errors import UsageError
@@ -219,6 +223,7 @@ def init(
         population=population,
         clients=client or [],
         witnesses=parse_witnesses(witness or []),
+        log_threshold=log_threshold,
     )
     typer.echo(f"keys of {len(names)} parties are in {folder}; pin this root key in every config:")
     typer.echo(deployment.root_key)

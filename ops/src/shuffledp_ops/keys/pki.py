@@ -96,6 +96,7 @@ def create_deployment(
     deployment: str = "demo",
     clients: Sequence[str] = (),
     witnesses: Mapping[str, str] | None = None,
+    log_threshold: int | None = None,
     now: dt.datetime | None = None,
 ) -> Deployment:
     """Makes all keys of a deployment below `folder`, which must be empty or absent.
@@ -109,23 +110,30 @@ def create_deployment(
         population: the one population of the deployment.
         deployment: its name.
         clients: single users to enrol.
-        witnesses: URL by name of each witness of the public log, all of which devices require;
-            None: devices require no log.
+        witnesses: URL by name of each witness of the public log; None: devices require no log.
+        log_threshold: number of these whose signatures devices require; None: all.
         now: when roster and TLS certificates begin, UTC; None: now.
 
     Raises:
-        UsageError: the name of the population or of a client is invalid.
+        UsageError: the name of the population or of a client is invalid, or the threshold is not 1
+            to the number of witnesses.
         ConfigError: the folder already holds something, or cannot be made.
     """
     check_name(population, "population")
     check_names(clients, "client")
+    count = len(witnesses or {})
+    if log_threshold is not None and not 1 <= log_threshold <= count:
+        raise UsageError(
+            f"--log-threshold {log_threshold} is not 1 to the number of witnesses, {count}; name "
+            "each with --witness NAME=URL"
+        )
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file; name a new folder")
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; choose a new folder, keys are never overwritten")
     target = folder.resolve()
     with _making(target) as new:
-        log = _make_witnesses(new, witnesses or {})
+        log = _make_witnesses(new, witnesses or {}, log_threshold)
         now = now or dt.datetime.now(dt.UTC)
         created = _make_keys(new, addresses, population, deployment, log, now)
         for name in clients:
@@ -156,7 +164,9 @@ def _making(folder: Path) -> Iterator[Path]:
         ) from error
 
 
-def _make_witnesses(folder: Path, addresses: Mapping[str, str]) -> LogTerms | msgspec.UnsetType:
+def _make_witnesses(
+    folder: Path, addresses: Mapping[str, str], threshold: int | None
+) -> LogTerms | msgspec.UnsetType:
     if not addresses:
         return msgspec.UNSET
     keys = {name: _new_identity(folder / name, name) for name in addresses}
@@ -169,7 +179,7 @@ def _make_witnesses(folder: Path, addresses: Mapping[str, str]) -> LogTerms | ms
         )
         for name, address in addresses.items()
     )
-    return LogTerms(witnesses=witnesses, threshold=len(witnesses))
+    return LogTerms(witnesses=witnesses, threshold=threshold or len(witnesses))
 
 
 def _make_keys(
