@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from shuffledp_accountant.ledger.charges import Budget, total
 from shuffledp_accountant.ledger.restoring import plan_of
 from shuffledp_core.documents.losses import Losses, charged_reports
-from shuffledp_core.documents.models import Certificate, Discard, Roster
+from shuffledp_core.documents.models import Certificate, Discard, LedgerPosition, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import FalseCertificateError, LogProofError
 from shuffledp_core.privacy import Adjacency
@@ -29,8 +29,9 @@ _TOLERANCE = 1e-6
 class AccountReplay:
     """Account of a population, as its entries add up.
 
-    `spent` and `limit` are ε at `delta`, of the newest certificate; `unexplained` are the rounds
-    that were released before the log began, whose discards it does not have.
+    `spent` and `limit` are ε at `delta`, of the newest certificate, or composed here after a
+    restore, which no certificate counts yet; `unexplained` are the rounds that were released before
+    the log began, whose discards it does not have.
     """
 
     entry: int = 0
@@ -118,6 +119,10 @@ class LogAudit:
         if len(entry.documents) > 1:
             final = self._certificate(entry, 1, CertificateStage.FINAL)
             self._replace_cost(account, account.open.pop(plan.round_id), final)
+        # No certificate signed so far counts this charge.
+        position = plan.ledger
+        account.spent = _composed_epsilon(account, position)
+        account.limit, account.delta = position.limit, position.delta
 
     def _certificate(
         self, entry: LedgerLogEntry, position: int, stage: CertificateStage
@@ -179,13 +184,7 @@ class LogAudit:
         self, account: AccountReplay, certificate: Certificate, *, may_exceed: bool
     ) -> None:
         position = certificate.ledger
-        composed = min(
-            total(
-                Budget(position.limit, position.delta, adjacency, position.composition),
-                account.costs,
-            ).certified
-            for adjacency in _adjacencies(account.costs)
-        )
+        composed = _composed_epsilon(account, position)
         stated = float("inf") if position.spent is None else position.spent
         if stated < composed * (1 - _TOLERANCE):
             raise FalseCertificateError(
@@ -201,6 +200,17 @@ class LogAudit:
 
     def _contradiction(self, what: str) -> LogProofError:
         return LogProofError(f"log entry {self.number}: {what}")
+
+
+def _composed_epsilon(account: AccountReplay, position: LedgerPosition) -> float:
+    """ε that all charges of the account add up to, by the terms of this position."""
+    return min(
+        total(
+            Budget(position.limit, position.delta, adjacency, position.composition),
+            account.costs,
+        ).certified
+        for adjacency in _adjacencies(account.costs)
+    )
 
 
 def _adjacencies(costs: Counter[Cost]) -> tuple[Adjacency, ...]:
