@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -36,7 +35,8 @@ from shuffledp_adversary.evidence import EpsilonBound, epsilon_bound
 from shuffledp_core.mechanisms import Mechanism, NodeHistogram, NodeSum
 from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_privacy.bounds import Setting, epsilon_bounds
-from shuffledp_shuffler.peel_worker import Layer, peel_chunk
+from shuffledp_shuffler.batch import Batch
+from shuffledp_shuffler.peel_worker import peel_chunk
 
 SURE = 1 - 1e-9
 DELTA = 1e-2
@@ -81,9 +81,11 @@ def test_a_node_that_adds_no_dummies_is_found(work: Trials) -> None:
     assert audit(work, HonestNode(ONES, None), 200).lower > certify(ONES)
 
 
-def write_in_order(layer: Layer, source: Path, target: Path, dummies: Path) -> None:
+def write_in_order(batch: Batch) -> None:
     """Peel a batch, and append the dummies without mixing them."""
-    target.write_bytes(peel_chunk(layer, source.read_bytes()).data + dummies.read_bytes())
+    assert batch.added is not None
+    records = peel_chunk(batch.layer, batch.source.read_bytes()).data
+    batch.target.write_bytes(records + batch.added.read_bytes())
 
 
 def test_a_node_that_keeps_the_order_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +95,8 @@ def test_a_node_that_keeps_the_order_is_found(monkeypatch: pytest.MonkeyPatch) -
     half did not show have a probability of about .2.
     """
 
-    async def keep_order(
-        layer: Layer, _units: int, source: Path, target: Path, *_: object, dummies: Path
-    ) -> None:
-        await in_thread(write_in_order, layer, source, target, dummies)
+    async def keep_order(batch: Batch, *_: object) -> None:
+        await in_thread(write_in_order, batch)
 
     monkeypatch.setattr(noise_views, "mix", keep_order)
     node = HonestNode(COUNTS, COUNTS)
