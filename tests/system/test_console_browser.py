@@ -391,6 +391,7 @@ def test_a_form_that_is_forged_sent_twice_or_not_signed_in_does_nothing(
 
     before = aside(rounds())
     fill(page, served)
+    page.locator("form").first.wait_for()  # the confirmation may still be loading
     fields = page.evaluate(
         "new URLSearchParams(new FormData(document.querySelector('form'))).toString()"
     )
