@@ -28,18 +28,15 @@ import numpy as np
 import structlog
 
 from bench.machine import processor_seconds
+from bench.submissions import sealed_submissions
 from shuffledp_client.submission import PreparedSubmission
 from shuffledp_client.transport import Backoff, with_retries
-from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import BusyError, UnreachableError
-from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_sim.load.arrivals import Timeline, arrival_times, drive
 from shuffledp_sim.load.connections import EntryConnections, allow_open_files, connect_users
-from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.load.process import ArrivalProcess
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
-from shuffledp_sim.users.fleet import enrolled_users, verified_for
-from shuffledp_sim.users.sealing import seal_users, sealing_pool, warm
+from shuffledp_sim.users.sealing import sealing_pool, warm
 
 FACTORS: Final = (1, 2, 5, 10)
 """Offered rates, as multiples of the capacity."""
@@ -177,19 +174,9 @@ async def compare() -> None:
     """Prints the capacity, and a row for each rate."""
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         system = LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False)
-        async with system, control_of(system.deployment) as control:
+        async with system:
             await warm(pool)
-            opened = await open_round(control, LoadOptions(users=MOST_USERS).plan(system))
-            verified = verified_for(system, to_json(opened.announcement), opened.round_id)
-            values = np.arange(MOST_USERS, dtype=np.int64) % verified.mechanism.domain
-            loop = asyncio.get_running_loop()
-            pieces = [
-                loop.run_in_executor(pool, seal_users, verified, users)
-                for users in enrolled_users(system, verified, values)
-            ]
-            prepared = [
-                submission for piece in await asyncio.gather(*pieces) for submission in piece
-            ]
+            verified, prepared = await sealed_submissions(system, pool, MOST_USERS)
             pid = system.processes[verified.entry.name].pid
             async with connect_users(
                 system.deployment, verified, CONNECTIONS, lambda _done, _all: None

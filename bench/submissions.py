@@ -16,6 +16,7 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ import numpy as np
 
 from bench.machine import processor_seconds, resident
 from shuffledp_client.submission import PreparedSubmission, check_receipt
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.models import Party
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.transport.tls import CLIENT, channel_to
@@ -183,6 +185,22 @@ def together(some: Sequence[PreparedSubmission]) -> node_pb2.SubmitManyRequest:
     return node_pb2.SubmitManyRequest(submissions=wholes)
 
 
+async def sealed_submissions(
+    system: LocalSystem, pool: ProcessPoolExecutor, users: int
+) -> tuple[CheckedRound, list[PreparedSubmission]]:
+    """A round that is open for `users` users of the load test, and one submission of each."""
+    async with control_of(system.deployment) as control:
+        opened = await open_round(control, LoadOptions(users=users).plan(system))
+    verified = verified_for(system, to_json(opened.announcement), opened.round_id)
+    values = np.arange(users, dtype=np.int64) % verified.mechanism.domain
+    loop = asyncio.get_running_loop()
+    pieces = [
+        loop.run_in_executor(pool, seal_users, verified, chunk)
+        for chunk in enrolled_users(system, verified, values)
+    ]
+    return verified, [one for piece in await asyncio.gather(*pieces) for one in piece]
+
+
 async def compare(load: Load) -> None:
     """Prints rates, processor time and memory of all, and their ratios."""
     every = 3 * load.users_per_way
@@ -194,18 +212,7 @@ async def compare(load: Load) -> None:
             AsyncExitStack() as stack,
         ):
             await warm(pool)
-            control = await stack.enter_async_context(control_of(system.deployment))
-            opened = await open_round(control, LoadOptions(users=every).plan(system))
-            verified = verified_for(system, to_json(opened.announcement), opened.round_id)
-            values = np.arange(every, dtype=np.int64) % verified.mechanism.domain
-            loop = asyncio.get_running_loop()
-            pieces = [
-                loop.run_in_executor(pool, seal_users, verified, users)
-                for users in enrolled_users(system, verified, values)
-            ]
-            prepared = [
-                submission for piece in await asyncio.gather(*pieces) for submission in piece
-            ]
+            verified, prepared = await sealed_submissions(system, pool, every)
             entry = verified.entry
             single = [whole_call(p) for p in prepared[: load.users_per_way]]
             stream = [stream_call(p) for p in prepared[load.users_per_way : 2 * load.users_per_way]]

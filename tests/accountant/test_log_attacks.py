@@ -207,7 +207,7 @@ def test_a_root_that_hides_the_end_of_a_log_is_noticed_by_the_device_that_saw_it
     world.change_roster(log=msgspec.structs.replace(terms, ended=(ended,)))
     with world.branch("restored") as restored:
         announced = restored.announce()
-    with pytest.raises(LogProofError, match="ended with 1 entries"):
+    with pytest.raises(LogProofError, match="ended at size 1"):
         world.device("ada").verified(announced)
 
 

@@ -533,7 +533,7 @@ def test_a_folder_of_a_witnessed_deployment_is_verified_with_its_proof(
     code, words = desk.verify(desk.folder)
     assert code == 0
     assert (
-        "public log: the plan certificate is in shuffledp-ledger/demo of 3 entries, signed by "
+        "public log: the plan certificate is in shuffledp-ledger/demo at size 3, signed by "
         "witness-1, witness-2 (2 of 2 witnesses are needed)" in words
     )
     other = by(witnessed, "accountant", msgspec.structs.replace(issued(), issued_at=1))
@@ -558,7 +558,7 @@ def test_an_announcement_of_a_witnessed_deployment_is_verified_with_its_proof(
     code, words = desk.verify(desk.write(bare))
     assert (code, "has no proof" in words) == (1, True)
     code, words = desk.verify(desk.write(msgspec.structs.replace(bare, log=proof)))
-    assert (code, "of 3 entries, signed by witness-1, witness-2" in words) == (0, True)
+    assert (code, "at size 3, signed by witness-1, witness-2" in words) == (0, True)
 
 
 def test_a_saved_proof_holds_after_its_log_has_ended_as_it_was(witnessed: Deployment) -> None:
@@ -574,5 +574,5 @@ def test_a_saved_proof_holds_after_its_log_has_ended_as_it_was(witnessed: Deploy
             logged_once = check_logged_once(proof, roster, "demo", ROUND, plan)
             assert logged_once.checkpoint.origin == "shuffledp-ledger/demo"
         else:
-            with pytest.raises(LogProofError, match="ended with 3 entries"):
+            with pytest.raises(LogProofError, match="ended at size 3"):
                 check_logged_once(proof, roster, "demo", ROUND, plan)

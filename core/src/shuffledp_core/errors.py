@@ -101,11 +101,11 @@ class EvidenceError(DocumentError):
 
 
 class FalseResultError(DocumentError):
-    """A genuine result contradicts the board or the headers it rests on: its signer is wrong."""
+    """A genuine result contradicts the board or headers it rests on: its signer errs or lies."""
 
 
 class FalseCertificateError(DocumentError):
-    """A genuine certificate claims more privacy than its mechanism gives: its signer is wrong."""
+    """A genuine certificate overstates its mechanism's privacy: its signer errs or lies."""
 
 
 class ProofError(DocumentError):
@@ -250,7 +250,7 @@ class RoundFailed(ShuffleDPError):  # noqa: N818
 
 
 class UnansweredError(RoundFailed):
-    """A verified round stopped without provable culprit: a response is missing or inconsistent."""
+    """A verified round stopped without a provable culprit: an answer is missing or inconsistent."""
 
 
 class TooFewReportsError(RoundFailed):

@@ -64,15 +64,16 @@ def missing_proof(folder: Path) -> LogProofError:
     return LogProofError(
         f"{folder} has no {LOG_PROOF} that proves the plan certificate to be in the public log, "
         "and the roster names the log's witnesses; fetch the round again with `shuffledp results "
-        "show KEYS ROUND --out FOLDER`; verify a round from before them with the roster of its time"
+        "show KEYS ROUND --out FOLDER`; for a round older than the witnesses, use the roster of "
+        "its time"
     )
 
 
 def describe_checkpoint(logged: CosignedCheckpoint, terms: LogTerms) -> str:
     """The line of `shuffledp verify` about the public log."""
     return (
-        f"public log: the plan certificate is in {logged.checkpoint.origin} of "
-        f"{logged.checkpoint.size:,} entries, signed by {', '.join(logged.witnesses)} "
+        f"public log: the plan certificate is in {logged.checkpoint.origin} at size "
+        f"{logged.checkpoint.size:,}, signed by {', '.join(logged.witnesses)} "
         f"({terms.threshold} of {len(terms.witnesses)} witnesses are needed)"
     )
 

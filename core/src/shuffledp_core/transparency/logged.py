@@ -143,8 +143,8 @@ def _check_ended(checkpoint: Checkpoint, ended: EndedLog) -> None:
     is_same = checkpoint.size < ended.size or checkpoint.root.hex() == ended.root
     if checkpoint.size > ended.size or not is_same:
         raise LogProofError(
-            f"the roster says that the log {checkpoint.origin} ended with {ended.size:,} entries, "
-            f"and its checkpoint of {checkpoint.size:,} entries is not of that log: do not rely on "
+            f"the roster says that the log {checkpoint.origin} ended at size {ended.size:,}, "
+            f"and its checkpoint of size {checkpoint.size:,} is not of that log: do not rely on "
             "rounds of this deployment"
         )
 

@@ -1,7 +1,7 @@
 """The newest entries' hashes beside a checkpoint, from which a reader finds every recent root.
 
-A device that remembers one of the last checkpoints sees with it that the log has only grown, and
-asks nobody. It travels as the extra data of a proof (C2SP tlog-proof).
+With them a device that remembers a recent checkpoint sees, without any request, that the log has
+only grown. It travels as the extra data of a proof (C2SP tlog-proof).
 """
 
 from __future__ import annotations
