@@ -6,7 +6,6 @@ Kept apart from `cli`, which every worker imports.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -30,11 +29,10 @@ from shuffledp_shuffler.intake import Batches, Submissions
 from shuffledp_shuffler.inventory import Inventory
 from shuffledp_shuffler.metrics import NodeMetrics
 from shuffledp_shuffler.node import MixNode
-from shuffledp_shuffler.overload import SubmissionLimit
 from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.registry import NodeServices
 from shuffledp_shuffler.relay import Relay
-from shuffledp_shuffler.service import NAMES, RULES, BatchSinkServicer, NodeServicer, gate_of
+from shuffledp_shuffler.service import NAMES, RULES, BatchSinkServicer, NodeServicer
 from shuffledp_shuffler.store import NodeStore
 from shuffledp_shuffler.uploads import Uploads
 from shuffledp_shuffler.work import RoundPipeline
@@ -95,17 +93,13 @@ def build(
         foreign=node_of is not MixNode,
     )
     node = node_of(parts)
-    limit = SubmissionLimit(config.waiting_submissions, time.monotonic)
-    metrics.show_limit(limit)
     metrics.registry.register(Inventory(node.rounds, store))
 
     def register(server: grpc.aio.Server) -> None:
-        node_pb2_grpc.add_NodeServicer_to_server(
-            NodeServicer(node, metrics.count_refusal, limit), server
-        )
+        node_pb2_grpc.add_NodeServicer_to_server(NodeServicer(node, metrics.count_refusal), server)
         batch_pb2_grpc.add_BatchSinkServicer_to_server(BatchSinkServicer(node), server)
 
-    return node, Service(config, roster, RULES, NAMES, register, metrics, gate_of(limit))
+    return node, Service(config, roster, RULES, NAMES, register, metrics)
 
 
 def _is_corrupt(node_of: NodeOf, corrupt: Path | None) -> bool:

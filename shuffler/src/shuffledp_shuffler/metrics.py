@@ -13,7 +13,6 @@ from typing import Final
 
 from shuffledp_core.runtime.config import ServiceConfig
 from shuffledp_core.transport.metrics import ServiceMetrics, children_resident_bytes
-from shuffledp_shuffler.overload import SubmissionLimit
 from shuffledp_shuffler.round_state import Phase
 
 PEEL: Final = "peel"
@@ -82,22 +81,6 @@ class NodeMetrics(ServiceMetrics):
             self.batch_bytes.labels(direction)
         for phase in (Phase.MIXING, Phase.RELAYING):
             self.records.labels(phase)
-
-    def show_limit(self, limit: SubmissionLimit) -> None:
-        """Shows the bound on submissions under way, and the rate that it follows."""
-        under_way = self.gauge(
-            "shuffledp_node_submissions_under_way", "Submissions in single calls, being checked"
-        )
-        under_way.set_function(lambda: limit.under_way)
-        places = self.gauge(
-            "shuffledp_node_submission_places", "Single submissions that may be checked at a time"
-        )
-        places.set_function(lambda: limit.places)
-        rate = self.gauge(
-            "shuffledp_node_submission_rate",
-            "Single submissions that end a second while any is being checked",
-        )
-        rate.set_function(lambda: limit.rate)
 
     @contextmanager
     def time_stage(self, stage: str, records: int) -> Iterator[None]:

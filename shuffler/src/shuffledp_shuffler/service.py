@@ -21,28 +21,26 @@ from shuffledp_core.errors import (
 from shuffledp_core.runtime.tasks import finish_if_cancelled
 from shuffledp_core.transport.chunks import WHOLE_BYTES, chunks
 from shuffledp_core.transport.receiving import batch_chunks, read_header
-from shuffledp_core.transport.rpc_errors import Gate, Rules
+from shuffledp_core.transport.rpc_errors import Rules
 from shuffledp_core.transport.tls import CLIENT, peer_name
 from shuffledp_core.vocabulary import Role
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
 from shuffledp_shuffler.gateways import Answer, Gateways, Taken
 from shuffledp_shuffler.live import RoundSnapshot
 from shuffledp_shuffler.node import MixNode
-from shuffledp_shuffler.overload import SubmissionLimit
 from shuffledp_shuffler.round_state import Phase
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 _ANALYST: Final = frozenset({Role.ANALYST})
 
-_SUBMIT_WHOLE: Final = "/shuffledp_proto.v1.Node/SubmitWhole"
 _SUBMIT_MANY: Final = "/shuffledp_proto.v1.Node/SubmitMany"
 
 RULES: Final[Rules] = {
     "/shuffledp_proto.v1.Node/PrepareRound": _ANALYST,
     "/shuffledp_proto.v1.Node/SetManifest": _ANALYST,
     "/shuffledp_proto.v1.Node/Submit": frozenset({CLIENT}),
-    _SUBMIT_WHOLE: frozenset({CLIENT}),
+    "/shuffledp_proto.v1.Node/SubmitWhole": frozenset({CLIENT}),
     _SUBMIT_MANY: frozenset({CLIENT}),
     "/shuffledp_proto.v1.Node/CloseRound": _ANALYST,
     "/shuffledp_proto.v1.Node/DeleteRound": _ANALYST,
@@ -58,17 +56,6 @@ RULES: Final[Rules] = {
 
 NAMES: Final = ("shuffledp_proto.v1.Node", "shuffledp_proto.v1.BatchSink")
 """Full service names, for reflection."""
-
-
-def gate_of(limit: SubmissionLimit) -> Gate:
-    """Refuses submissions beyond the limit before they are read."""
-
-    def admit(method: str, peer: str) -> None:
-        if method == _SUBMIT_WHOLE:
-            limit.require_room(peer)
-
-    return admit
-
 
 _PHASES: Final = {
     Phase.PREPARED: node_pb2.ROUND_PHASE_PREPARED,
@@ -95,15 +82,9 @@ def _disk_faults() -> Iterator[None]:
 class NodeServicer(node_pb2_grpc.NodeServicer):
     """The service that the analyst and the clients call."""
 
-    def __init__(
-        self, node: MixNode, refused: Callable[[str, Exception], None], limit: SubmissionLimit
-    ) -> None:
-        """`refused` is called with method and error of every submission refused inside a stream.
-
-        `limit` bounds the submissions that come in calls of their own.
-        """
+    def __init__(self, node: MixNode, refused: Callable[[str, Exception], None]) -> None:
+        """`refused` is called with method and error of every submission refused inside a stream."""
         self._node = node
-        self._limit = limit
         self._refused = refused
         self._gateways = Gateways(self._begin)
 
@@ -145,7 +126,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         """See node.proto."""
         _require_short(request.ByteSize())
         header = request.header
-        with self._limit.hold(context.peer()), _disk_faults():
+        with _disk_faults():
             # Not cancelled with its caller: it stays counted until its checks have ended.
             receipt = await finish_if_cancelled(
                 self._node.submit(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -296,9 +295,7 @@ def problem_response(
 ) -> Response:
     """An error as an answer; one that may pass says after how many seconds to ask again."""
     problem = problem_of(error, status)
-    headers = {}
-    if isinstance(error, BusyError):
-        headers["retry-after"] = str(math.ceil(error.wait_seconds) or wait)
+    headers = {"retry-after": str(wait)} if isinstance(error, BusyError) else {}
     return Response(to_json(problem), problem.status, headers, PROBLEM)
 
 

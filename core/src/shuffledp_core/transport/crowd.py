@@ -30,7 +30,7 @@ class Crowd(Generic[Item]):
 
     def add(self, item: Item, peer: str) -> None:
         """Adds an item that waits from now on."""
-        host = host_of(peer)
+        host = _host(peer)
         self._peers[item] = (host, peer)
         self._of_hosts[host] += 1
 
@@ -45,7 +45,7 @@ class Crowd(Generic[Item]):
 
     def has_larger_share(self, peer: str) -> bool:
         """Return True if some address has at least two items more than this peer's address."""
-        return max(self._of_hosts.values(), default=0) > self._of_hosts[host_of(peer)] + 1
+        return max(self._of_hosts.values(), default=0) > self._of_hosts[_host(peer)] + 1
 
     def take_one(self) -> Item:
         """Remove and return the oldest item of the busiest address's fullest connection."""
@@ -59,7 +59,7 @@ class Crowd(Generic[Item]):
         return item
 
 
-def host_of(peer: str) -> str:
+def _host(peer: str) -> str:
     """The address that a peer shares with all its connections.
 
     The whole text for a peer without one.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Any, Final, NoReturn
@@ -26,10 +25,6 @@ from shuffledp_core.transport.tls import CLIENT, OPERATOR, peer_name, role_of
 from shuffledp_core.vocabulary import Role
 
 _KEY: Final = "shuffledp-error"
-_WAIT_KEY: Final = "shuffledp-retry-after-ms"
-"""Trailing metadata of a refusal that may pass: milliseconds after which to call again."""
-
-_MOST_WAIT_MS: Final = 600_000
 
 # From special to general: the first class that fits decides, and the last fits every error of ours.
 _STATUS: Final[tuple[tuple[type[errors.ShuffleDPError], grpc.StatusCode], ...]] = (
@@ -37,7 +32,6 @@ _STATUS: Final[tuple[tuple[type[errors.ShuffleDPError], grpc.StatusCode], ...]] 
     (errors.UnknownRoundError, grpc.StatusCode.NOT_FOUND),
     (errors.PolicyRefusal, grpc.StatusCode.FAILED_PRECONDITION),
     (errors.RoundStateError, grpc.StatusCode.FAILED_PRECONDITION),
-    (errors.BusyError, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (errors.UnreachableError, grpc.StatusCode.UNAVAILABLE),
     (errors.ShuffleDPError, grpc.StatusCode.INVALID_ARGUMENT),
 )
@@ -47,11 +41,7 @@ Rules = Mapping[str, frozenset[str]]
 and reflection.
 """
 
-Gate = Callable[[str, str], None]
-"""Gets the method and peer of a device's call before it is read; raises `BusyError` without room.
-"""
-
-__all__ = ["Context", "Gate", "Rules", "TypedErrors", "error_of_call", "translate_errors"]
+__all__ = ["Context", "Rules", "TypedErrors", "error_of_call", "translate_errors"]
 
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _OPEN: Final = ("/grpc.health.v1.Health/", "/grpc.reflection.")
@@ -60,10 +50,7 @@ _PARTIES: Final = frozenset({Role.NODE, Role.ANALYST, Role.ACCOUNTANT, OPERATOR}
 
 async def _abort(context: Context, error: errors.ShuffleDPError, instance: OwnInstance) -> NoReturn:
     status = next(code for kind, code in _STATUS if isinstance(error, kind))
-    metadata = [(_KEY, type(error).__name__), instance.metadata()]
-    if isinstance(error, errors.UnreachableError) and error.wait_seconds > 0:
-        metadata.append((_WAIT_KEY, str(math.ceil(1000 * error.wait_seconds))))
-    await context.abort(status, str(error), tuple(metadata))
+    await context.abort(status, str(error), ((_KEY, type(error).__name__), instance.metadata()))
 
 
 class TypedErrors(grpc.aio.ServerInterceptor):
@@ -73,9 +60,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
     that one as long as the caller likes, before its role is checked. Here nothing is read before
     that, and then within `doorway`'s bounds.
 
-    `refused` is told the full method name and the error of every call that fails here. `gate` gets
-    the full method name and the peer of every call of a device before its request is read, and
-    raises `BusyError` for one that there is no room for.
+    `refused` is told the full method name and the error of every call that fails here.
     """
 
     def __init__(
@@ -84,9 +69,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         rules: Rules,
         refused: Callable[[str, Exception], None] = lambda _method, _error: None,
         doorway: Doorway | None = None,
-        gate: Gate | None = None,
     ) -> None:
-        self._gate = gate
         self._roster = roster
         self._rules = rules
         self._refused = refused
@@ -153,8 +136,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         Aborts it when the block fails.
 
         1. The caller has the right role.
-        2. A device passes the service's gate.
-        3. Its first message arrives in time.
+        2. Its first message arrives in time.
         """
         name = peer_name(context)
         device = role_of(name, self._roster) not in _PARTIES
@@ -164,10 +146,8 @@ class TypedErrors(grpc.aio.ServerInterceptor):
             async with draining(requests, line, peer):
                 self._doorway.enter(context, peer, None if device else name)
                 self._check(name, method)  # 1
-                if device and self._gate is not None:
-                    self._gate(method, peer)  # 2
                 context.set_trailing_metadata((self._instance.metadata(),))
-                first = await line.wait(anext(aiter(requests), None), peer)  # 3
+                first = await line.wait(anext(aiter(requests), None), peer)  # 2
                 yield (
                     device,
                     _with_first(first, requests)
@@ -236,16 +216,12 @@ it.
 
 def error_of_call(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
     """The error that `party` raised, or `UnreachableError` without answer or valid certificate."""
-    trailer = dict(error.trailing_metadata() or ())
-    code = trailer.get(_KEY)
+    code = dict(error.trailing_metadata() or ()).get(_KEY)
     if code is not None:
         # Names of our own errors only, any other gives the root class: what a party answers chooses
         # no other exception.
         kind = errors.by_code(code if isinstance(code, str) else code.decode("ascii", "replace"))
-        refusal = kind(error.details() or "no details")
-        if isinstance(refusal, errors.UnreachableError):
-            refusal.wait_seconds = _wait_seconds(trailer.get(_WAIT_KEY, ""))
-        return refusal
+        return kind(error.details() or "no details")
     if _ENDED in (error.details() or ""):
         return errors.ExpiredTLSCertificateError(
             f"{party} cannot be trusted any more: its TLS certificate, or the authority above it, "
@@ -256,14 +232,6 @@ def error_of_call(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPEr
             f"{party} does not answer ({error.code().name}: {error.details()})"
         )
     return errors.NodeFault(f"{party} failed ({error.code().name}: {error.details()}); see its log")
-
-
-def _wait_seconds(text: str | bytes) -> float:
-    """The seconds in a retry-after that a party sent; 0 if it is not a plain decimal number."""
-    digits = text if isinstance(text, str) else text.decode("ascii", "replace")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_MOST_WAIT_MS))):
-        return 0.0
-    return min(int(digits), _MOST_WAIT_MS) / 1000
 
 
 @asynccontextmanager

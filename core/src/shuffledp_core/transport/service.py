@@ -20,7 +20,7 @@ from shuffledp_core.transport.connections import allow_descriptors
 from shuffledp_core.transport.doorway import Doorway
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
 from shuffledp_core.transport.requests import ReadableRequests
-from shuffledp_core.transport.rpc_errors import Gate, Rules, TypedErrors
+from shuffledp_core.transport.rpc_errors import Rules, TypedErrors
 from shuffledp_core.transport.tls import reloading_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles, TLSFilesWatch
 
@@ -32,7 +32,7 @@ class Service:
     """The gRPC server of one party, with a metrics page if the configuration asks for one.
 
     `register` gets the server; `names` are the full service names for reflection; `metrics` are the
-    role's own, by default what every service has; `gate` as in `TypedErrors`.
+    role's own, by default what every service has.
 
     Raises:
         ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when one has ended.
@@ -46,7 +46,6 @@ class Service:
         names: Sequence[str],
         register: Callable[[grpc.aio.Server], None],
         metrics: ServiceMetrics | None = None,
-        gate: Gate | None = None,
     ) -> None:
         self._config = config
         self.metrics = metrics or ServiceMetrics(config)
@@ -54,7 +53,7 @@ class Service:
         self._log = structlog.get_logger()
         self._doorway = Doorway(config.limits)
         self.watching: asyncio.Task[None] | None = None
-        interceptor = TypedErrors(roster, rules, self.metrics.count_refusal, self._doorway, gate)
+        interceptor = TypedErrors(roster, rules, self.metrics.count_refusal, self._doorway)
         self.server = grpc.aio.server(
             interceptors=[interceptor, ReadableRequests()], options=server_options(config.limits)
         )
