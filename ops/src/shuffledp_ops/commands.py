@@ -93,6 +93,14 @@ def round_(
     out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path(
         "out"
     ),
+    otlp_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="OpenTelemetry collector (OTLP over gRPC) that gets the round's trace, such as "
+            "http://localhost:4317; needs shuffledp-ops[telemetry].",
+        ),
+    ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Run one round on a deployment: open it, follow it, print the answer."""
@@ -126,7 +134,9 @@ def round_(
         )
     except ValueError as error:
         raise UsageError(str(error)) from error
-    run_round_command(keys, plan, out, as_json=output is OutputFormat.JSON)
+    run_round_command(
+        keys, plan, out, as_json=output is OutputFormat.JSON, otlp_endpoint=otlp_endpoint
+    )
 
 
 @app.command()

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from shuffledp.progress import Stages
 from shuffledp.published import BOARD
-from shuffledp_core.documents.models import RoundPlan
-from shuffledp_core.errors import OutputError
+from shuffledp_core.documents.models import Result, RoundPlan
+from shuffledp_core.errors import OutputError, ShuffleDPError, UnreachableError
 from shuffledp_core.runtime.keys import read_file
 from shuffledp_ops.keys.pki import Deployment, open_deployment
 from shuffledp_ops.rounds.present import print_answer, print_folder
@@ -28,13 +28,17 @@ from shuffledp_ops.rounds.running import (
     with_published,
 )
 from shuffledp_ops.rounds.saving import point_latest, save_round, show_then_save, writable_folder
+from shuffledp_ops.rounds.telemetry import TelemetryExporter
 
 
-def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) -> None:
+def run_round_command(
+    keys: Path, plan: RoundPlan, out: Path, *, as_json: bool, otlp_endpoint: str | None = None
+) -> None:
     """Open a round, follow it to its end, print the answer and save the documents in `out`/<round>.
 
     With the board, where the plan allows corrupt nodes: `shuffledp attack trace` and lab 4 join
-    their logs with it. Ctrl-C leaves the round to the analyst, which ends it in time.
+    their logs with it. Ctrl-C leaves the round to the analyst, which ends it in time. The
+    collector at `otlp_endpoint` gets the round's trace; a warning is printed if it does not.
 
     Raises:
         OutputError: `out` cannot be written; before anything is asked of anybody, or after the
@@ -43,9 +47,10 @@ def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) 
     """
     deployment = open_deployment(keys)
     trusted = trusted_files(keys)
+    exporter = None if otlp_endpoint is None else TelemetryExporter(otlp_endpoint)
     with writable_folder(out):
         with Stages(Console(stderr=True)) as stages:
-            report = asyncio.run(_run_round(deployment, plan, stages))
+            report = asyncio.run(_run_round(deployment, plan, stages, exporter))
         show_then_save(
             partial(print_answer, report, as_json=as_json),
             partial(save, report, out, keys, trusted),
@@ -88,16 +93,43 @@ def _save_board(deployment: Deployment, report: RoundReport, folder: Path) -> No
         ) from error
 
 
-async def _run_round(deployment: Deployment, plan: RoundPlan, stages: Stages) -> RoundReport:
+async def _run_round(
+    deployment: Deployment, plan: RoundPlan, stages: Stages, exporter: TelemetryExporter | None
+) -> RoundReport:
     clock = StageClock()
-    async with control_of(deployment) as control:
-        with clock.stage("open"), stages.one("open"):
-            opened = await open_round(control, plan)
-        sys.stderr.write(f"round {opened.round_id} is open for {plan.open_seconds:g} s\n")
-        signed = await follow_round(control, opened.round_id, stages, clock, accepting=True)
-    result = read_result(deployment, signed)
+    trace = partial(_export_trace, exporter, deployment.roster.deployment, plan, clock)
+    round_id = ""
+    try:
+        async with control_of(deployment) as control:
+            with clock.stage("open"), stages.one("open"):
+                opened = await open_round(control, plan)
+            round_id = opened.round_id
+            sys.stderr.write(f"round {round_id} is open for {plan.open_seconds:g} s\n")
+            signed = await follow_round(control, round_id, stages, clock, accepting=True)
+        result = read_result(deployment, signed)
+    except ShuffleDPError as error:
+        await asyncio.to_thread(trace, round_id, error)
+        raise
     clock.finish()
     stages.finish()
+    await asyncio.to_thread(trace, round_id, result)
     return await with_published(
         deployment, make_report(deployment, opened, signed, result, clock.seconds)
     )
+
+
+def _export_trace(
+    exporter: TelemetryExporter | None,
+    deployment: str,
+    plan: RoundPlan,
+    clock: StageClock,
+    round_id: str,
+    outcome: Result | ShuffleDPError,
+) -> None:
+    """Export the round's trace, or say on standard error why that failed."""
+    if exporter is None:
+        return
+    try:
+        exporter.export(deployment, plan, round_id, clock, outcome)
+    except UnreachableError as error:
+        sys.stderr.write(f"warning: {error}\n")

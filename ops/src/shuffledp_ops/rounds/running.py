@@ -42,10 +42,18 @@ class Trusting(Protocol):
 
 
 class StageClock:
-    """Stopwatch of a round: seconds by stage, in the order in which the stages end."""
+    """Stopwatch of a round: seconds by stage, in the order in which the stages end.
+
+    Attributes:
+        seconds: duration of each stage that has ended.
+        began_at: when the clock was started, in nanoseconds since 1970.
+        ended_at: when each recorded stage ended, or was reported to have ended; likewise.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.ended_at: dict[str, int] = {}
+        self.began_at = time.time_ns()
         self._began = time.perf_counter()
 
     @contextmanager
@@ -55,7 +63,17 @@ class StageClock:
         try:
             yield
         finally:
-            self.seconds[name] = time.perf_counter() - began
+            self.record(name, time.perf_counter() - began)
+
+    def record(self, name: str, seconds: float) -> None:
+        """Record a stage that has just ended. Repeating it changes nothing."""
+        if self.seconds.get(name) != seconds:
+            self.ended_at[name] = self.now()
+        self.seconds[name] = seconds
+
+    def now(self) -> int:
+        """Nanoseconds since 1970, counted from the start of this clock, so they never decrease."""
+        return self.began_at + int(1e9 * (time.perf_counter() - self._began))
 
     def finish(self) -> None:
         """Sort the stages into the order of the round, and add the total time so far."""
@@ -128,7 +146,7 @@ async def follow_round(
             if accepting or event.stage != "accepting":
                 stages.update(label, event.done, event.total)
                 if event.seconds:
-                    clock.seconds[label] = event.seconds
+                    clock.record(label, event.seconds)
     raise errors.UnreachableError("the analyst stopped reporting before the round had ended")
 
 
