@@ -9,7 +9,7 @@ import pytest
 from analyst_world import plan
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shuffledp_analyst import records as records_module
+from shuffledp_analyst import round_files as round_files_module
 from shuffledp_analyst.records import Records
 from shuffledp_core.documents.models import BatchHeader, Result
 from shuffledp_core.documents.signed import Signed, sign
@@ -37,13 +37,13 @@ def result(outcome: Outcome) -> Signed:
 def delivered(folder: Path) -> Records:
     records = Records(folder)
     records.create(ROUND, plan(mix=Mix.VERIFIED))
-    records.batch_part(ROUND).write_bytes(BATCH)
-    records.commit_batch(ROUND, header())
+    records.files(ROUND).batch.part.write_bytes(BATCH)
+    records.files(ROUND).batch.commit(header())
     return records
 
 
 def files(records: Records) -> set[str]:
-    return {path.name for path in records.batch(ROUND).parent.iterdir()}
+    return {path.name for path in records.files(ROUND).batch.path.parent.iterdir()}
 
 
 def test_killed_just_before_the_result_the_batch_is_still_there_to_be_opened_again(
@@ -54,20 +54,23 @@ def test_killed_just_before_the_result_the_batch_is_still_there_to_be_opened_aga
         raise Killed
 
     records = delivered(tmp_path)
-    records.keep_opened(ROUND, BOARD, HISTORY)
+    records.files(ROUND).batch.keep_opened(BOARD, HISTORY)
     with monkeypatch.context() as dying:
-        dying.setattr(records_module, "commit_part", killed)
+        dying.setattr(round_files_module, "commit_part", killed)
         with pytest.raises(Killed):
-            records.publish(ROUND, result(Outcome.PUBLISHED))
+            records.files(ROUND).publish(result(Outcome.PUBLISHED))
     records = Records(tmp_path)
-    for published in (records.board, records.history):
+    for published in (records.files(ROUND).board, records.files(ROUND).history):
         with pytest.raises(UnknownRoundError):
-            published(ROUND)
-    assert records.batch_header(ROUND) == header()
-    assert records.batch(ROUND).read_bytes() == BATCH
-    records.keep_opened(ROUND, BOARD, HISTORY)
-    records.publish(ROUND, result(Outcome.PUBLISHED))
-    assert (records.board(ROUND).read_bytes(), records.history(ROUND).read_bytes()) == (
+            published()
+    assert records.files(ROUND).batch.header() == header()
+    assert records.files(ROUND).batch.path.read_bytes() == BATCH
+    records.files(ROUND).batch.keep_opened(BOARD, HISTORY)
+    records.files(ROUND).publish(result(Outcome.PUBLISHED))
+    assert (
+        records.files(ROUND).board().read_bytes(),
+        records.files(ROUND).history().read_bytes(),
+    ) == (
         BOARD,
         HISTORY,
     )
@@ -77,40 +80,40 @@ def test_the_batch_stays_until_nobody_sends_it_again_and_its_digest_for_ever(
     tmp_path: Path,
 ) -> None:
     records = delivered(tmp_path)
-    records.keep_opened(ROUND, BOARD, HISTORY)
-    records.publish(ROUND, result(Outcome.PUBLISHED))
-    assert records.batch_bytes(ROUND) == len(BATCH)
-    records.finish(ROUND)
+    records.files(ROUND).batch.keep_opened(BOARD, HISTORY)
+    records.files(ROUND).publish(result(Outcome.PUBLISHED))
+    assert records.files(ROUND).batch.length() == len(BATCH)
+    records.files(ROUND).finish()
     assert "batch" not in files(records)
-    assert records.delivered_digest(ROUND) == "cd" * 32
-    assert records.board(ROUND).read_bytes() == BOARD
+    assert records.files(ROUND).batch.digest() == "cd" * 32
+    assert records.files(ROUND).board().read_bytes() == BOARD
 
 
 def test_a_round_that_fails_behind_its_opening_leaves_neither_board_nor_history(
     tmp_path: Path,
 ) -> None:
     records = delivered(tmp_path)
-    records.keep_opened(ROUND, BOARD, HISTORY)
-    records.fail(ROUND, result(Outcome.FAILED))
+    records.files(ROUND).batch.keep_opened(BOARD, HISTORY)
+    records.files(ROUND).fail(result(Outcome.FAILED))
     assert not files(records) & {"batch", "batch.part", "opened", "board", "history"}
-    for published in (records.board, records.history):
+    for published in (records.files(ROUND).board, records.files(ROUND).history):
         with pytest.raises(UnknownRoundError):
-            published(ROUND)
+            published()
 
 
 def test_the_length_of_a_batch_is_known_after_the_batch_is_gone(tmp_path: Path) -> None:
     """The board is another file, of another length."""
     records = delivered(tmp_path)
-    records.keep_opened(ROUND, BOARD, HISTORY)
-    records.publish(ROUND, result(Outcome.PUBLISHED))
+    records.files(ROUND).batch.keep_opened(BOARD, HISTORY)
+    records.files(ROUND).publish(result(Outcome.PUBLISHED))
     for _ in range(2):  # the second time as after a crash in the middle
-        records.finish(ROUND)
-        assert Records(tmp_path).batch_bytes(ROUND) == len(BATCH) != len(BOARD)
+        records.files(ROUND).finish()
+        assert Records(tmp_path).files(ROUND).batch.length() == len(BATCH) != len(BOARD)
 
 
 def test_the_time_of_the_close_is_the_first_that_was_recorded(tmp_path: Path) -> None:
     records = delivered(tmp_path)
-    assert records.closed_at(ROUND, 1_000) == 1_000
-    assert Records(tmp_path).closed_at(ROUND, 9_000) == 1_000
-    (records.batch(ROUND).parent / "closed").write_bytes(b"1_0 00")
-    assert records.closed_at(ROUND, 9_000) == 9_000
+    assert records.files(ROUND).closed_at(1_000) == 1_000
+    assert Records(tmp_path).files(ROUND).closed_at(9_000) == 1_000
+    (records.files(ROUND).batch.path.parent / "closed").write_bytes(b"1_0 00")
+    assert records.files(ROUND).closed_at(9_000) == 9_000

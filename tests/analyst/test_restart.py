@@ -96,7 +96,7 @@ async def test_a_batch_that_no_process_survives_is_given_up_in_the_end(world: Wo
     await world.end_submissions(round_id)
     await world.happened.until(lambda: world.entry.rounds[round_id].forwarded)
     for attempt in range(1, MAX_ATTEMPTS + 1):
-        assert Records(world.folder / "state").count_attempt(round_id) == attempt
+        assert Records(world.folder / "state").files(round_id).batch.count_attempt() == attempt
     await deliver_late(world, round_id)
     result = await world.ended(round_id)
     assert (result.outcome, result.error) == ("failed", "RoundFailed")
@@ -347,12 +347,12 @@ async def test_a_damaged_announcement_fails_its_round_and_no_other(world: World)
 def test_a_result_that_nobody_could_read_is_never_written(tmp_path: Path) -> None:
     records, round_id = Records(tmp_path), "ab" * 16
     records.create(round_id, plan())
-    records.batch(round_id).write_bytes(b"the batch")
+    records.files(round_id).batch.path.write_bytes(b"the batch")
     long = Signed(label="result", signer="analyst", body="x" * MAX_DOCUMENT_BYTES, signature="")
     with pytest.raises(errors.RoundFailed, match="more than the"):
-        records.publish(round_id, long)
-    assert not records.has_ended(round_id)
-    assert records.batch(round_id).read_bytes() == b"the batch"
+        records.files(round_id).publish(long)
+    assert not records.files(round_id).has_ended()
+    assert records.files(round_id).batch.path.read_bytes() == b"the batch"
 
 
 async def start_process(world: World, config: Path) -> asyncio.subprocess.Process:

@@ -54,7 +54,7 @@ async def open_round(running: RunningRound) -> bytes:
     )
     with typed_disk_errors():
         # Before it is published: devices may submit at once.
-        services.records.keep_announcement(round_id, announcement)
+        services.records.files(round_id).keep_announcement(announcement)
     running.adopt_manifest(signed_manifest, manifest)
     services.publish(manifest_topic(services.deployment, round_id), announcement)
     running.progress.report(Event(ACCEPTING, total=plan.max_reports))
@@ -108,7 +108,7 @@ def resume_round(running: RunningRound) -> None:
         DocumentError: step 1 or 3, the files are not what was written.
     """
     services, round_id = running.services, running.round_id
-    data = services.records.announcement(round_id)  # 1
+    data = services.records.files(round_id).announcement()  # 1
     announced = from_json(data, Announcement).manifest
     manifest = verify(announced, Manifest, services.identity.name, services.identity.public_key)
     certificate = verify_from(services.peers.accountant, manifest.certificate, Certificate)
@@ -116,12 +116,12 @@ def resume_round(running: RunningRound) -> None:
     running.adopt_manifest(announced, manifest)
     running.opened.set_result(data)
     running.progress.report(Event(ACCEPTING, total=running.round.plan.max_reports))
-    if not services.records.is_closing(round_id):  # 2
+    if not services.records.files(round_id).is_closing():  # 2
         # Announced again: the earlier process may have died before the broker had it.
         services.publish(manifest_topic(services.deployment, round_id), data)
         return
     running.round.end_submissions()
-    header = services.records.batch_header(round_id)  # 3
+    header = services.records.files(round_id).batch.header()  # 3
     if header is not None:
         last = services.peers.node(running.round.plan.route[-1])
         running.round.deliver(verify_from(last, header, BatchHeader))

@@ -116,8 +116,8 @@ class Coordinator:
             DocumentError, UnknownRoundError, OSError: its plan or its result cannot be read.
         """
         services, progress = self._services, Progress()
-        plan = services.records.plan(round_id)
-        if services.records.has_ended(round_id):
+        plan = services.records.files(round_id).plan()
+        if services.records.files(round_id).has_ended():
             published = self._result(round_id).outcome == Outcome.PUBLISHED
             self._progress[round_id] = progress
             if published:
@@ -139,7 +139,7 @@ class Coordinator:
         return run_round(running)
 
     def _result(self, round_id: str) -> Result:
-        signed = Signed.from_bytes(self._services.records.result(round_id))
+        signed = Signed.from_bytes(self._services.records.files(round_id).result())
         identity = self._services.identity
         return verify(signed, Result, identity.name, identity.public_key)
 
@@ -189,7 +189,7 @@ class Coordinator:
     async def _find_opened(self, round_id: str, plan: RoundPlan) -> tuple[str, bytes]:
         """The answer to a repeated opening: the announcement of the round that exists."""
         try:
-            stored = self._services.records.plan(round_id)
+            stored = self._services.records.files(round_id).plan()
         except (DocumentError, UnknownRoundError) as error:
             raise RoundStateError(
                 f"round {round_id} was begun here, and its record cannot be read; draw a new "
@@ -216,8 +216,8 @@ class Coordinator:
 
         `UnknownRoundError` without a record.
         """
-        if not self._services.records.has_ended(round_id):
-            self._services.records.plan(round_id)
+        if not self._services.records.files(round_id).has_ended():
+            self._services.records.files(round_id).plan()
             raise UnreachableError(
                 f"round {round_id} is not resumed yet after a restart; ask again"
             )
@@ -274,7 +274,7 @@ class Coordinator:
         """
         signed = Signed.from_bytes(await read_header(parts))
         header = verify_from(self._roster.party(peer), signed, BatchHeader)
-        plan = self._services.records.plan(header.round_id)
+        plan = self._services.records.files(header.round_id).plan()
         if peer != plan.route[-1]:
             raise AccessDenied(
                 f"{peer!r} is not the last node of round {header.round_id}; only that one delivers"
@@ -282,7 +282,7 @@ class Coordinator:
         running = self._rounds.get(header.round_id)
         if running is not None and running.round.stage is not RoundStage.FAILED:
             await running.deliver(signed, header, parts)
-        elif running is None and not self._services.records.has_ended(header.round_id):
+        elif running is None and not self._services.records.files(header.round_id).has_ended():
             raise UnreachableError(
                 f"round {header.round_id} is not resumed yet after a restart; send the batch again"
             )
@@ -293,14 +293,15 @@ class Coordinator:
         else:
             # The round is over and holds this very batch: the last node has only lost the answer.
             await let_through(
-                batch_chunks(parts), self._services.records.batch_bytes(header.round_id)
+                batch_chunks(parts), self._services.records.files(header.round_id).batch.length()
             )
 
     def _is_delivered(self, header: BatchHeader) -> bool:
         """True if the round was published on the batch of this header."""
         published = self._result(header.round_id).outcome == Outcome.PUBLISHED
         return (
-            published and self._services.records.delivered_digest(header.round_id) == header.digest
+            published
+            and self._services.records.files(header.round_id).batch.digest() == header.digest
         )
 
     # For all callers
@@ -308,33 +309,33 @@ class Coordinator:
     def announcement(self, round_id: str) -> bytes:
         """The announcement of a round, or of the newest open one for an empty identifier."""
         if round_id:
-            return self._services.records.announcement(round_id)
+            return self._services.records.files(round_id).announcement()
         for newest, running in reversed(self._rounds.items()):
             if running.round.stage is RoundStage.OPEN:
-                return self._services.records.announcement(newest)
+                return self._services.records.files(newest).announcement()
         raise UnknownRoundError("no round is open; name a round, or wait for the next one")
 
     def result(self, round_id: str) -> bytes:
         """The signed result; `UnknownRoundError` until the round has ended."""
-        return self._services.records.result(round_id)
+        return self._services.records.files(round_id).result()
 
     def discards(self, round_id: str) -> tuple[bytes, ...]:
         """The nodes' signed discards of a round so far."""
-        return self._services.records.discards(round_id)
+        return self._services.records.files(round_id).discards()
 
     def board(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
         """The published board in chunks with their offsets.
 
         `UnknownRoundError` when there is none.
         """
-        return _file_chunks(self._services.records.board(round_id))
+        return _file_chunks(self._services.records.files(round_id).board())
 
     def history(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
         """The published history in chunks with their offsets.
 
         `UnknownRoundError` when there is none.
         """
-        return _file_chunks(self._services.records.history(round_id))
+        return _file_chunks(self._services.records.files(round_id).history())
 
 
 async def _file_chunks(path: Path) -> AsyncIterator[tuple[int, bytes]]:

@@ -61,7 +61,7 @@ class AnalystServices:
     def announce_end(self, round_id: str, progress: Progress) -> None:
         """Announces the result that is on disk to the broker and all followers."""
         # Read back from the disk: what is announced now is what a restart would announce.
-        result = self.records.result(round_id)
+        result = self.records.files(round_id).result()
         self.withdraw(round_id)
         self.publish(result_topic(self.deployment, round_id), result)
         progress.report(Event(ENDED, result=result))
@@ -70,9 +70,8 @@ class AnalystServices:
         """Records that nothing is left to do for a round, once the disk has room for it."""
 
         async def finish() -> None:
-            self.records.finish(
-                round_id
-            )  # not in a thread: who has heard of the end finds the round gone
+            # Not in a thread: a party that has heard of the end must find the round gone.
+            self.records.files(round_id).finish()
 
         await write_when_room(finish)
 
@@ -89,16 +88,16 @@ async def end_failed(
     The nodes are asked once before the failure is announced, so that the budget is back by then if
     they all answer. `error` is None for a round whose failed result is on disk already.
     """
-    records = services.records
+    files = services.records.files(round_id)
     if error is not None:
-        await in_thread(records.erase_arrived, round_id)  # makes room for what is written below
+        await in_thread(files.erase_arrived)  # makes room for what is written below
     discarding = Discarding(services, round_id, route, release=True)
     done = await discarding.attempt()
     if error is not None:
         # On disk before anybody is told: a restarted analyst must not go on with a round that it
         # has declared failed.
         result = services.failed_result(round_id, error)
-        await write_when_room(lambda: in_thread(records.fail, round_id, result))
+        await write_when_room(lambda: in_thread(files.fail, result))
         services.metrics.rounds.labels(type(error).__name__).inc()
     services.announce_end(round_id, progress)
     if not done:
@@ -131,7 +130,7 @@ class Discarding:
         self, services: AnalystServices, round_id: str, route: Sequence[str], *, release: bool
     ) -> None:
         self._peers = services.peers
-        self._records = services.records
+        self._files = services.records.files(round_id)
         self._round_id = round_id
         self._missing = list(route)
         self._discards: list[Signed] = []
@@ -145,9 +144,7 @@ class Discarding:
             name for name, answered in zip(self._missing, answers, strict=True) if not answered
         ]
         # Devices ask for them, with the result.
-        await write_when_room(
-            lambda: in_thread(self._records.keep_discards, self._round_id, self._discards)
-        )
+        await write_when_room(lambda: in_thread(self._files.keep_discards, self._discards))
         if self._missing or not self._release:
             return not self._missing
         try:

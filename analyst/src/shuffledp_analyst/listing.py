@@ -60,13 +60,13 @@ def page_of_rounds(records: Records, after: str, limit: int) -> tuple[list[Summa
 
 def _summary(records: Records, round_id: str, opened_at: int) -> Summary:
     try:
-        plan = records.plan(round_id)
+        plan = records.files(round_id).plan()
         summary = Summary(
             round_id, opened_at, plan.population[:MOST_LETTERS], plan.mechanism[:MOST_LETTERS]
         )
-        if not records.has_ended(round_id):
+        if not records.files(round_id).has_ended():
             return summary
-        result = from_json(Signed.from_bytes(records.result(round_id)).body, Result)
+        result = from_json(Signed.from_bytes(records.files(round_id).result()).body, Result)
     except (ShuffleDPError, OSError):  # one bad record hides no other round
         return Summary(round_id, opened_at, outcome=UNREADABLE)
     return Summary(

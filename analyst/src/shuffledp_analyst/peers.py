@@ -60,23 +60,14 @@ class Peers:
 
     def __init__(self, config: AnalystConfig, roster: Roster) -> None:
         self._config = config
-        self._roster = roster
+        self.roster = roster
+        self.history_memory = config.history_memory
         self._instances = Instances()
         self.accountant: Party = roster.accountant
 
-    @property
-    def roster(self) -> Roster:
-        """The roster of the deployment."""
-        return self._roster
-
-    @property
-    def history_memory(self) -> int:
-        """See `AnalystConfig`."""
-        return self._config.history_memory
-
     def node(self, name: str) -> Party:
         """The roster's entry of a node."""
-        return self._roster.party(name)
+        return self.roster.party(name)
 
     @asynccontextmanager
     async def _nodes(self, name: str) -> AsyncIterator[node_pb2_grpc.NodeAsyncStub]:
@@ -94,7 +85,7 @@ class Peers:
 
         Errors in this block name it, because a result shows only their text.
         """
-        async with channel_to(party, self._config.keys, self._roster) as channel:
+        async with channel_to(party, self._config.keys, self.roster) as channel:
             sent_at = now()
             try:
                 async with translate_errors(party.name):

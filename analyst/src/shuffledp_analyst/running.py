@@ -32,6 +32,7 @@ class RunningRound:
 
     def __init__(self, services: AnalystServices, round_id: str, plan: RoundPlan) -> None:
         self.services = services
+        self.files = services.records.files(round_id)
         self.round = RoundLifecycle(round_id, plan)
         self.progress = Progress()
         loop = asyncio.get_running_loop()
@@ -96,14 +97,14 @@ class RunningRound:
         """
         async with self._receiving:
             if self.round.batch is not None and header == self.round.batch:  # 1
-                await let_through(
-                    batch_chunks(parts), self.services.records.batch_bytes(self.round_id)
-                )
+                await let_through(batch_chunks(parts), self.files.batch.length())
                 return
             length = self._judge(lambda: self._check_length(header))  # 2
             with typed_disk_errors():
                 received = await receive(
-                    batch_chunks(parts), length, self.services.records.batch_part(self.round_id)
+                    batch_chunks(parts),
+                    length,
+                    self.files.batch.part,
                 )  # 3
                 self._judge(lambda: self._commit(signed, header, received))  # 4
             self.delivered.set()
@@ -120,7 +121,7 @@ class RunningRound:
         check_size(signed.signer, len(signed.to_bytes()))
         # Again: the round may have gone on, or ended, while the batch arrived.
         self.round.check_batch(header)
-        self.services.records.commit_batch(self.round_id, signed)
+        self.files.batch.commit(signed)
         self.round.deliver(header)  # after the disk: a repetition is acknowledged from here on
 
     def _judge(self, check: Callable[[], T]) -> T:

@@ -48,7 +48,7 @@ async def accept_submissions(running: RunningRound) -> None:
         await _collect_dummies(running)
         # Before the call, whose answer a crash may lose: the entry node may then have closed, and
         # sent its batch.
-        await running.write(services.records.mark_closing, running.round_id)
+        await running.write(running.files.mark_closing)
         running.round.end_submissions()
     accepted = await services.peers.persistently(
         lambda: services.peers.close(plan.route[0], running.round_id)
@@ -106,7 +106,7 @@ async def await_batch(running: RunningRound) -> float:
     # From the disk: a round that kills this process repeatedly before it has its batch ends at some
     # time.
     now = services.clock()
-    closed_at = await running.write(services.records.closed_at, running.round_id, now)
+    closed_at = await running.write(running.files.closed_at, now)
     left = seconds - max(0, now - closed_at) / 1000
     # Perhaps delivered to an earlier process: the nodes need time to report again that they are
     # done.
@@ -144,7 +144,7 @@ async def decode_batch(running: RunningRound) -> Result:
     started = time.monotonic()
     batch = running.round.begin_decoding()[1]
     # Counted on disk before decoding begins: an out-of-memory kill leaves no other chance.
-    attempts = await running.write(services.records.count_attempt, running.round_id)
+    attempts = await running.write(running.files.batch.count_attempt)
     if attempts > MAX_ATTEMPTS:
         raise RoundFailed(
             f"the analyst crashed {MAX_ATTEMPTS} times while decoding this batch; it may be out of "
@@ -179,7 +179,7 @@ async def decode_batch(running: RunningRound) -> Result:
             outside_alphabet=board.outside,
             repeated_tags=board.repeated,
         )
-    services.records.forget_attempts(running.round_id)
+    running.files.batch.forget_attempts()
     seconds = time.monotonic() - started
     running.progress.report(Event(DECODING, "", board.messages, board.messages, seconds))
     services.metrics.messages.inc(board.messages)
@@ -208,15 +208,13 @@ async def _board(
     left out.
     """
     services = running.services
-    path = services.records.batch(running.round_id)
+    path = running.files.batch.path
     if not running.certified()[1].verified:
         packed = np.memmap(path, dtype=np.uint8, mode="r")
         return packed, batch.digest, msgspec.UNSET, batch.users
     data = await in_thread(path.read_bytes)
     opened = await running.mixing().open(batch, data, services.identity)
-    await running.write(
-        services.records.keep_opened, running.round_id, opened.board, opened.history
-    )
+    await running.write(running.files.batch.keep_opened, opened.board, opened.history)
     history = HistoryDigest(digest=digest(opened.history), length=len(opened.history))
     return opened.board, digest(opened.board), history, opened.users
 
@@ -266,13 +264,13 @@ async def publish(running: RunningRound, result: Result) -> None:
     """
     services = running.services
     signed = services.identity.sign(result)
-    closed_at = await running.write(services.records.closed_at, running.round_id, services.clock())
+    closed_at = await running.write(running.files.closed_at, services.clock())
 
     async def write_result() -> None:
         # No `await` in here: an abort comes before, and counts, or finds the round ended.
         if running.failure.done():
             raise running.failure.result()
-        services.records.publish(running.round_id, signed)
+        running.files.publish(signed)
         running.round.publish()
 
     await write_when_room(write_result)
