@@ -148,10 +148,20 @@ def test_numbers_that_no_calibration_gives_cost_no_more(
     ("mechanism", "honest"),
     [
         (GeoShuffle(max_value=399714, epsilon_geo=Fraction(69, 100), padding=76481), 2),
+        # Twenty tables of kept shares, asked at 19 distances: 5 s before tables were counted.
+        (
+            SGDLShuffle(
+                max_value=838,
+                noise_epsilon=Fraction(4298962605, 2**38),
+                shares=2,
+                padding=23,
+            ),
+            57415,
+        ),
     ],
 )
 def test_numbers_that_would_cost_more_are_refused(mechanism: Mechanism, honest: int) -> None:
-    setting = Setting(10**6, honest, Adjacency.METRIC)
+    setting = Setting(10**9, honest, Adjacency.METRIC)
     with limited_work(MOST_WORK), pytest.raises(CannotCertify, match="evaluations"):
         recompute(mechanism, setting, 1e-12)
 

@@ -16,6 +16,7 @@ from shuffledp_privacy.numerics.rounding import UNIT
 from shuffledp_privacy.numerics.search import bisect
 from shuffledp_privacy.primitives.contour import NEGLIGIBLE, Floats
 from shuffledp_privacy.primitives.truncated_table import KeptTable
+from shuffledp_privacy.primitives.work import spend_work
 
 LONGEST = 2**17
 """Most points on one side of a table."""
@@ -28,6 +29,9 @@ ERROR = 1e-8
 
 LARGEST_MARGIN = 1e-3
 """Largest error of ln P that a table may have."""
+
+POINT_COST = 6.0
+"""Work of a point of a transform, as `work` counts it."""
 
 _LOST = 60.0
 """-ln of the mass beyond either end of a table."""
@@ -91,10 +95,12 @@ class EvenSum:
     def edge(self, tilt: float, sign: float, lost: float) -> int:
         """Distance from 0 beyond which a share of e^-lost of the tilted law is left at most."""
         tilts = self.tilts(tilt, sign)
+        if not tilts.size:  # at the widest tilt nothing bounds the sum but its support
+            return self.support
         start = float(self.cumulant(np.array([tilt]))[0])
         moves = np.abs(tilts - tilt)
         bounds = (lost + self.cumulant(tilts) - start) / moves
-        return min(math.ceil(float(bounds.min(initial=math.inf))), self.support)
+        return min(math.ceil(float(bounds.min())), self.support)
 
 
 def tabulate_even_sum(law: EvenSum, distance: int) -> KeptTable | None:
@@ -137,6 +143,7 @@ def _piece(law: EvenSum, tilt: float, start: int) -> tuple[Floats, float] | None
     size = 1 << max(4, math.ceil(math.log2(high + low + 2 * padding + 2)))
     if size > LONGEST_TRANSFORM:
         return None
+    spend_work(POINT_COST * size)
     scale = float(law.cumulant(np.array([tilt]))[0])
     steps = np.arange(1, padding + 1)
     row = np.zeros(size)

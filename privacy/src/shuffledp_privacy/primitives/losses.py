@@ -6,6 +6,10 @@ import numpy as np
 
 from shuffledp_privacy.numerics.rounding import UNIT, down
 from shuffledp_privacy.primitives.contour import Floats
+from shuffledp_privacy.primitives.work import spend_work
+
+POINT_COST = 0.3
+"""Work of a point of two tabulated laws, as `work` counts it."""
 
 
 def tabulated_divergence(first: Floats, second: Floats, epsilon: Floats) -> Floats:
@@ -16,6 +20,7 @@ def tabulated_divergence(first: Floats, second: Floats, epsilon: Floats) -> Floa
         second: ln Q, rounded down, same shape; -inf for nothing.
         epsilon: E, nats.
     """
+    spend_work(POINT_COST * first.size)
     loss = first - second
     order = np.argsort(-loss)
     # Sums over the points of largest loss: of the upper and of the lower law.
