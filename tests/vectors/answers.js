@@ -2,8 +2,8 @@
 
 import {
   Integers, ShuffleError, checkBoard, checkReceipt, checkResult, checkSignature, checkValue, documentDigest,
-  geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, sealEnvelope, sealerFor, verify, verifyRoster,
-  verifyRound,
+  geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, readRemembered, sealEnvelope, sealerFor, verify,
+  verifyRoster, verifyRound,
 } from "/shuffledp.js";
 
 const hex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
@@ -57,11 +57,13 @@ const ANSWERS = {
     await verify(frame, label, signer, key);
     return { digest: await documentDigest(frame) };
   },
-  async round({ roster, root_key: rootKey, announcement, policy, population, now, round_id: roundId }) {
-    const checked = await verifyRound(
-      announcement, await verifyRoster(parseFrame(roster), rootKey), policyOf(policy), population, now, roundId,
-    );
+  async round({ roster, root_key: rootKey, announcement, policy, population, now, round_id: roundId, remembered = null }) {
+    const verified = await verifyRoster(parseFrame(roster), rootKey);
+    const kept = await readRemembered(remembered, verified);
+    const checked = await verifyRound(announcement, verified, policyOf(policy), population, now, roundId, kept);
+    const { log } = checked;
     return {
+      ...(log && { log: { size: Number(log.size), witnesses: log.witnesses } }),
       round_id: checked.roundId, mechanism: checked.mechanism.kind, entry: checked.entry.name,
       certificate_digest: checked.certificateDigest, geometry: writtenGeometry(checked.geometry),
     };

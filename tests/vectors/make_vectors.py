@@ -16,6 +16,7 @@ from typing import Final
 
 from document_vectors import documents, signatures
 from layer_vectors import envelopes, geometries, layers
+from log_vectors import logs
 from result_vectors import claims, receipts, results
 from round_vectors import rounds
 from sampler_vectors import integers, laws, numbers, samplers
@@ -26,6 +27,7 @@ MAKERS: Final[dict[str, Callable[[], Iterator[Case]]]] = {
     "signatures": signatures,
     "documents": documents,
     "rounds": rounds,
+    "logs": logs,
     "layers": layers,
     "envelopes": envelopes,
     "geometries": geometries,

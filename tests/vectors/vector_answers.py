@@ -40,6 +40,7 @@ from shuffledp_core.runtime.keys import ROOT
 from shuffledp_core.sampling import exact
 from shuffledp_core.sampling.randomisers import randomise
 from shuffledp_core.sampling.randomness import RandomIntegers
+from shuffledp_core.transparency.logged import read_remembered
 
 Fields = dict[str, Any]
 
@@ -87,15 +88,22 @@ def answer_round(fields: Fields) -> Fields:
     """Check a round as a device does before it touches the value."""
     limits = fields["policy"]
     policy = Policy(**{**limits, "epsilon_corrupted": float(limits["epsilon_corrupted"])})
+    roster, kept = _roster(fields), fields.get("remembered")
     round_ = verify_round(
         parse_announcement(fields["announcement"].encode()),
-        _roster(fields),
+        roster,
         policy,
         fields["population"],
         fields["now"],
         fields["round_id"],
+        None if kept is None else read_remembered(kept.encode(), roster),
     )
+    log = round_.log and {
+        "size": round_.log.checkpoint.size,
+        "witnesses": list(round_.log.witnesses),
+    }
     return {
+        **({"log": log} if log else {}),
         "round_id": round_.round_id,
         "mechanism": round_.mechanism.kind,
         "entry": round_.entry.name,

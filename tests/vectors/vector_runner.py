@@ -20,7 +20,7 @@ from typing import Any, Final
 FOLDER: Final = Path(__file__).parent
 
 FILES: Final = (
-    "signatures", "documents", "rounds", "layers", "envelopes", "geometries", "integers",
+    "signatures", "documents", "rounds", "logs", "layers", "envelopes", "geometries", "integers",
     "samplers", "laws", "numbers", "claims", "receipts", "results",
 )  # fmt: skip
 """Every file of vectors but mixing.json, which has a form of its own."""

@@ -252,9 +252,20 @@ function checkRoster(roster) {
   if (roster.parties.some((party) => SHARED_NAMES.includes(party.name.toLowerCase()))) {
     malformed("a party has the name of a TLS certificate");
   }
-  const keys = new Set(roster.parties.map((party) => party.identity_key));
-  if (keys.size < roster.parties.length) malformed("two parties have one identity key");
+  const witnesses = roster.log?.witnesses ?? [];
+  const keys = new Set([...roster.parties.map((party) => party.identity_key), ...witnesses.map((one) => one.public_key)]);
+  if (keys.size < roster.parties.length + witnesses.length) malformed("two parties or witnesses have one key");
 }
+
+const logOf = struct(
+  { witnesses: list(struct({ name: str, operator: str, address: str, public_key: key32 })), threshold: int },
+  { ended: [[], list(struct({ size: int, root: key32 }))] },
+  ({ witnesses, threshold, ended }) => {
+    checkNames("witness", witnesses.map((witness) => witness.name));
+    if (!(threshold >= 1 && threshold <= witnesses.length && witnesses.length <= 16)) malformed("an impossible threshold");
+    if (ended.some(({ size }) => size < 0)) malformed("a log of a negative size");
+  },
+);
 
 function checkGeometry(geometry) {
   whole(2, 16)(BigInt(geometry.hops));
@@ -288,7 +299,7 @@ const DOCUMENTS = {
       populations: list(struct({ name: str, enrolment_key: key32 })),
       tls_authority: str,
     },
-    { serial: [0, int], issued_at: [0, int], expires_at: [0, int], broker: [null, orNull(str)] },
+    { serial: [0, int], issued_at: [0, int], expires_at: [0, int], broker: [null, orNull(str)], log: [null, logOf] },
     checkRoster,
   ),
   credential: document({ population: str, public_key: key32 }, { expires_at: [null, orNull(int)] }),
@@ -356,7 +367,8 @@ const COFACTOR_SIGNATURE =
   "dfd3145e691e9b998cb20bd6e1790ccfbd79f23e01dc20a7349e3aec7193acf6" +
   "b6969d2f0f1c6db5cecbd44e2afeb103eecf1734b13110df7b2500ab3e4e050c";
 
-const littleEndian = (bytes) => BigInt(`0x${toHex(Uint8Array.from(bytes).reverse()) || "0"}`);
+const bigInt = (bytes) => BigInt(`0x${toHex(bytes) || "0"}`);
+const littleEndian = (bytes) => bigInt(Uint8Array.from(bytes).reverse());
 const yOf = (point) => littleEndian(point) % 2n ** 255n;
 
 async function equationHolds(key, signature, message) {
@@ -1480,7 +1492,7 @@ function checkClaims(certificate) {
 
 const POLICY = {
   distance: null, nodes: 2, operators: 2, suites: null, mixes: null, messages: 100_000, allow_corrupt: false,
-  min_colluding: 0, min_colluding_share: 0, require_crowd_free: false,
+  min_colluding: 0, min_colluding_share: 0, require_crowd_free: false, require_log: true,
 };
 
 /** A user's own limits; ε, δ and ε_L have no default. */
@@ -1528,10 +1540,178 @@ function checkPolicy(policy, certificate, geometry, route, corrupt) {
   }
 }
 
-const announcementOf = struct({ manifest: signedFrame, countersignatures: list(signedFrame) });
+// The public log (docs/log.md, "What devices check"); numbers of entries are BigInt
+
+const unlogged = (what) => fail("LogProofError", `${what}; do not take part`);
+const sha256 = async (...parts) => new Uint8Array(await crypto.subtle.digest("SHA-256", concat(...parts)));
+const nodeHash = (left, right) => sha256(Uint8Array.of(1), left, right);
+const equal = (left, right) => toHex(left) === toHex(right);
+
+function fromBase64(text) {
+  try {
+    const binary = atob(text);
+    if (btoa(binary) === text) return Uint8Array.from(binary, (character) => character.charCodeAt(0));
+  } catch {
+    // Refused below.
+  }
+  return malformed("not base64 in its one spelling");
+}
+
+const hashOf = (text) => {
+  const bytes = fromBase64(text);
+  return bytes.length === 32 ? bytes : malformed("a hash does not have 32 bytes");
+};
+const countOf = (text) =>
+  /^(0|[1-9][0-9]{0,18})$/.test(text) ? BigInt(text) : malformed("not a number of entries of a log");
+
+/** A signed note (C2SP signed-note); nothing in it is believed. */
+function parseNote(text) {
+  const end = text.lastIndexOf("\n\n");
+  const lines = text.slice(end + 2, -1).split("\n");
+  if (utf8(text).length > 2 ** 16 || end < 0 || !text.endsWith("\n") || /[\0-\x09\x0b-\x1f]/.test(text) || lines.length > 100) {
+    malformed("not a signed note");
+  }
+  const signatures = lines.map((line) => {
+    const [, name, encoded] = /^\u2014 ([^\p{White_Space}+]{1,255}) (.*)$/su.exec(line) ?? malformed("not a signature of a note");
+    const blob = fromBase64(encoded);
+    return blob.length > 4 ? { name, blob } : malformed("a note's signature is too short");
+  });
+  return { text: text.slice(0, end + 1), signatures };
+}
+
+/** A proof of inclusion (C2SP tlog-proof); nothing in it is believed. */
+function parseProof(text) {
+  const end = text.indexOf("\n\n");
+  if (utf8(text).length > 2 ** 17 || end < 0) malformed("not a proof of the public log");
+  const [header, ...lines] = text.slice(0, end).split("\n");
+  const extra = lines[0]?.startsWith("extra ") ? fromBase64(lines.shift().slice(6)) : null;
+  const [word, index] = (lines.shift() ?? "").split(/ (.*)/s);
+  if (header !== "c2sp.org/tlog-proof@v1" || extra?.length === 0 || word !== "index" || lines.length > 63) {
+    malformed("not a proof of the public log");
+  }
+  return {
+    index: countOf(index), hashes: lines.map(hashOf), extra: extra ?? new Uint8Array(), note: parseNote(text.slice(end + 2)),
+  };
+}
+
+/** Checks the signature of a key on a note; `messageOf` gives what it signs, from what precedes it. */
+async function checkNote(note, name, key, algorithm, before, messageOf) {
+  const id = (await sha256(utf8(`${name}\n`), Uint8Array.of(algorithm), key)).subarray(0, 4);
+  const found = note.signatures.find((one) => one.name === name && equal(one.blob.subarray(0, 4), id));
+  if (!found || found.blob.length !== 68 + before) fail("SignatureError", `the log's checkpoint is not signed by ${name}`);
+  await checkSignature(key, found.blob.subarray(4 + before), utf8(messageOf(found.blob.subarray(4, 4 + before))));
+}
+
+async function readCheckpoint(note, name, key) {
+  await checkNote(note, name, key, 1, 0, () => note.text);
+  const [origin, size, root, ...more] = note.text.slice(0, -1).split("\n");
+  if (root === undefined || more.length || !/^[^\p{White_Space}+]{1,255}$/u.test(origin)) malformed("not a checkpoint of a log");
+  return { origin, size: countOf(size), root: hashOf(root) };
+}
+
+async function hasCosigned(note, { name, public_key: key }) {
+  const messageOf = (time) =>
+    time[0] > 127 ? fail("SignatureError", "a time out of range") : `cosignature/v1\ntime ${bigInt(time)}\n${note.text}`;
+  try {
+    await checkNote(note, name, fromHex(key), 4, 8, messageOf);
+    return true;
+  } catch (error) {
+    if (error.code !== "SignatureError") throw error;
+    return false;
+  }
+}
+
+/** The window beside a checkpoint: roots of the subtrees before it, and the hashes of later entries. */
+function readWindow(extra, size) {
+  const base = bigInt(extra.subarray(0, 8));
+  const levels = [...base.toString(2)].flatMap((bit, at, { length }) => (bit === "1" ? [length - 1 - at] : []));
+  const most = size - base;
+  const count = levels.length + Number(most);
+  const packed = extra.subarray(8);
+  if (most < 0n || most > 1024n || packed.length !== 32 * count) malformed("not the window of a log of this size");
+  const hashes = Array.from({ length: count }, (_, at) => packed.subarray(32 * at, 32 * at + 32));
+  return { base, levels, hashes };
+}
+
+/** The root of the log's first `size` entries (RFC 6962). */
+async function rootOf({ base, levels, hashes }, size) {
+  const peaks = levels.map((level, at) => [level, hashes[at]]);
+  for (const leaf of hashes.slice(levels.length, levels.length + Number(size - base))) {
+    let [level, above] = [0, leaf];
+    for (; peaks.at(-1)?.[0] === level; level += 1) above = await nodeHash(peaks.pop()[1], above);
+    peaks.push([level, above]);
+  }
+  let root = peaks.pop()?.[1] ?? (await sha256());
+  while (peaks.length) root = await nodeHash(peaks.pop()[1], root);
+  return root;
+}
+
+async function checkInclusion(leaf, index, { size, root }, hashes) {
+  if (index >= size) unlogged("the public log does not have the round's entry");
+  let [node, last, computed] = [index, size - 1n, leaf];
+  for (const sibling of hashes) {
+    if (last === 0n) unlogged("a proof is longer than the log's tree is high");
+    const right = node % 2n === 1n || node === last;
+    computed = right ? await nodeHash(sibling, computed) : await nodeHash(computed, sibling);
+    while (right && node && node % 2n === 0n) [node, last] = [node >> 1n, last >> 1n];
+    [node, last] = [node >> 1n, last >> 1n];
+  }
+  if (last || !equal(computed, root)) unlogged("the proof does not show that the round is in the public log");
+}
+
+const logName = ({ deployment }, ended) => `shuffledp-ledger/${deployment}${ended ? `/${ended + 1}` : ""}`;
+const logKey = (roster) => fromHex(onlyParty(roster, "accountant").identity_key);
+
+/** What a kept proof shows of the present log; null if that is another one, which has ended. */
+export async function readRemembered(text, roster) {
+  if (text === null || roster.log === null) return null;
+  const { note, extra } = parseProof(text);
+  const before = roster.log.ended.length;
+  const at = roster.log.ended.findIndex((_, number) => note.text.startsWith(`${logName(roster, number)}\n`));
+  const checkpoint = await readCheckpoint(note, logName(roster, at < 0 ? before : at), logKey(roster));
+  if (at < 0) return { ...checkpoint, window: readWindow(extra, checkpoint.size) };
+  const { size, root } = roster.log.ended[at];
+  if (checkpoint.size > size || (!(checkpoint.size < size) && toHex(checkpoint.root) !== root)) {
+    unlogged("the roster says that an earlier public log ended otherwise than it was shown to this device");
+  }
+  return null;
+}
+
+async function checkLog({ log: text }, roster, manifest, population, remembered) {
+  if (text === null) unlogged("the round comes without a proof that it is in the public log");
+  const { witnesses, threshold, ended } = roster.log;
+  const { index, hashes, extra, note } = parseProof(text);
+  const name = logName(roster, ended.length);
+  const checkpoint = await readCheckpoint(note, name, logKey(roster));
+  if (checkpoint.origin !== name) unlogged("the checkpoint is of another log");
+  const signed = [];
+  for (const witness of witnesses) if (await hasCosigned(note, witness)) signed.push(witness.name);
+  if (signed.length < threshold) {
+    unlogged(`${signed.length} of the log's ${witnesses.length} witnesses signed it (${signed}), ${threshold} are needed`);
+  }
+  const log = { ...checkpoint, window: readWindow(extra, checkpoint.size), witnesses: signed, text };
+  if (!equal(await rootOf(log.window, log.size), log.root)) unlogged("the window is not of the log");
+  const { label, signer, body, signature } = manifest.certificate;
+  const documents = [JSON.stringify({ label, signer, body, signature })];
+  const entry = utf8(JSON.stringify({ event: "reserved", population, round_id: manifest.round_id, documents }));
+  if (entry.length > 65_535) unlogged("no log holds an entry of this length");
+  await checkInclusion(await sha256(Uint8Array.of(0), entry), index, log, hashes);
+  if (remembered) {
+    const [newer, older] = log.size < remembered.size ? [remembered, log] : [log, remembered];
+    if (older.size >= newer.window.base && !equal(await rootOf(newer.window, older.size), older.root)) {
+      unlogged("the public log and the one that this device was shown before are two histories");
+    }
+  }
+  return log;
+}
+
+const announcementOf = struct(
+  { manifest: signedFrame, countersignatures: list(signedFrame) },
+  { log: [null, str] },
+);
 
 /** Checks a round in every way that a device can; gives what taking part in it needs. */
-export async function verifyRound(text, roster, policy, population, now, roundId = null) {
+export async function verifyRound(text, roster, policy, population, now, roundId = null, remembered = null) {
   requireCurrent(roster, now); // 1
   if (utf8(text).length > MAX_DOCUMENT_BYTES) malformed("an announcement is too long");
   const announcement = announcementOf(parseJson(text));
@@ -1560,10 +1740,12 @@ export async function verifyRound(text, roster, policy, population, now, roundId
   if (!(manifest.opens_at <= now && now < manifest.closes_at)) fail("SubmissionClosedError", "the round is not open now"); // 6
   checkClaims(certificate); // 7
   checkPolicy(policy, certificate, manifest.geometry, route, keys.filter((key) => key.corrupt).map((key) => key.node)); // 8
+  const required = roster.log !== null && policy.require_log;
+  const log = required ? await checkLog(announcement, roster, manifest, population, remembered) : null; // 9
   return Object.freeze({
     roundId: manifest.round_id, deployment: manifest.deployment, population, text, manifest, certificate,
     certificateDigest, mechanism: certificate.mechanism, geometry: lengths.geometry, lengths, entry: route[0], route,
-    publicKeys: keys.map((key) => key.bytes), closesAt: manifest.closes_at,
+    publicKeys: keys.map((key) => key.bytes), closesAt: manifest.closes_at, log,
   });
 }
 
@@ -1885,7 +2067,27 @@ export class Device {
     if (roundId !== null && !isRoundId(roundId)) fail("UnknownRoundError", "not a round id");
     const path = roundId === null ? "/v1/announcement" : `/v1/rounds/${roundId}/announcement`;
     const text = textOf(await call(this.gateway + path, JSON_TYPE, MAX_DOCUMENT_BYTES));
-    return verifyRound(text, this.roster, this.policy, this.population, this.clock(), roundId);
+    return this.verified(text, roundId);
+  }
+
+  /** A verified round, whose public log agrees with what is kept of it, and is kept from now on. */
+  async verified(text, roundId) {
+    const place = `log ${this.rootKey} ${this.roster.deployment}`;
+    for (;;) {
+      const kept = await update("settings", place, () => undefined);
+      let round;
+      try {
+        const remembered = this.policy.require_log ? await readRemembered(kept ?? null, this.roster) : null;
+        round = await verifyRound(text, this.roster, this.policy, this.population, this.clock(), roundId, remembered);
+        if (round.log === null || (remembered && remembered.size >= round.log.size)) return round;
+      } catch (error) {
+        // With what is kept it may convict the accountant of two histories.
+        if (error.code === "LogProofError") await update("settings", `${place} conflict`, () => text);
+        throw error;
+      }
+      // Another tab may have kept another one meanwhile.
+      if ((await update("settings", place, (old) => (old === kept ? round.log.text : undefined))) === round.log.text) return round;
+    }
   }
 
   /** What is kept of a round: undefined, or its state "sealed", "received", "over". */
@@ -1907,7 +2109,7 @@ export class Device {
     if (stored?.over) fail("RoundStateError", "this round is over for this browser; a value goes into a round only once");
     if (!stored) {
       // Checked again: a page may have been open since yesterday.
-      const round = await verifyRound(question.text, this.roster, this.policy, this.population, this.clock(), roundId);
+      const round = await this.verified(question.text, roundId);
       const prepared = await this.prepare(round, checkValue(round.mechanism, value));
       stored = await update("rounds", this.keyOf(roundId), (old, all) => {
         if (old?.over) fail("RoundStateError", "this round is over for this browser");

@@ -112,8 +112,11 @@ def _check_reservation(
         raise LogProofError(f"the roster of {roster.deployment!r} names no witnesses of its log")
     cosigned = read_cosigned(shown, key, terms)  # 1
     checkpoint = cosigned.checkpoint
-    entry = reservation_entry(population, round_id, certificate)
-    leaf = leaf_hash(entry.to_bytes())
+    try:
+        entry = reservation_entry(population, round_id, certificate).to_bytes()
+    except ValueError as error:
+        raise LogProofError(f"no log holds the round's entry: {error}") from error
+    leaf = leaf_hash(entry)
     check_inclusion(leaf, shown.index, checkpoint.size, shown.hashes, checkpoint.root)  # 2
     return cosigned
 
