@@ -12,6 +12,9 @@ set --
 for party in node-1 node-2 node-3 analyst accountant; do
     set -- "$@" --address "$party=$party:7000"
 done
+for witness in witness-1 witness-2; do
+    set -- "$@" --witness "$witness=http://$witness:7450"
+done
 shuffledp keys init "$new" "$@" >/dev/null
 
 # give NAME FILE..: replaces what is in a party's folder, from an attempt that did not end.
@@ -36,12 +39,15 @@ for party in analyst accountant gateway; do
     give "$party" "$new/$party"/*
     configure "$party" "$party"
 done
+for witness in witness-1 witness-2; do
+    give "$witness" "$new/root.pub" "$new/$witness"/*
+done
 give operator "$new/root.pub" "$new/operator"
 give viewer "$new/root.pub" "$new/viewer"
 give fleet "$new/root.pub" "$new/client" "$new/enrolment" # simulated users enrol themselves
 password=$(python -c 'import secrets; print(secrets.token_urlsafe(32), end="")')
 echo "ledger:5432:*:accountant:$password" >/parties/accountant/pgpass
-for party in node-1 node-2 node-3 analyst accountant gateway operator viewer fleet; do
+for party in node-1 node-2 node-3 analyst accountant gateway operator viewer fleet witness-1 witness-2; do
     chown -R "$OWNER" "/parties/$party"
 done
 # The database server's user has another number in every image; only that service mounts this.

@@ -35,8 +35,9 @@ if ! cmp -s "$new/roster.json" /parties/root/roster.json; then
     cp -R "$new/root" /parties/root/root.new
     rm -rf /parties/root/root
     mv /parties/root/root.new /parties/root/root
-    for party in node-1 node-2 node-3 analyst accountant gateway operator viewer fleet; do
-        put "$new" "/parties/$party" roster.json
+    for party in node-1 node-2 node-3 analyst accountant gateway operator viewer fleet witness-1 witness-2; do
+        # A deployment from before there were witnesses has none.
+        [ ! -e "/parties/$party/roster.json" ] || put "$new" "/parties/$party" roster.json
     done
     cp "$new/roster.json" /parties/root/roster.json
     echo "the roster is new: restart all parties between two rounds: deploy/compose.sh restart"

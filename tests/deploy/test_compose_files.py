@@ -34,6 +34,7 @@ MEETINGS = {
         ("mosquitto", "node-1"), ("mosquitto", "node-2"), ("mosquitto", "node-3"), ("mosquitto",
         "analyst"),
         ("fleet", "node-1"), ("fleet", "analyst"), ("fleet", "mosquitto"), ("fleet", "operator"),
+        ("accountant", "witness-1"), ("accountant", "witness-2"),
         ("operator", "node-1"), ("operator", "analyst"), ("operator", "mosquitto"), ("operator",
         "accountant"),
     )
