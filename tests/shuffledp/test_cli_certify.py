@@ -438,7 +438,7 @@ def test_a_cold_start_prints_json_and_one_line_for_an_error() -> None:
 
 
 def test_a_certificate_starts_without_what_it_does_not_need() -> None:
-    heavy = "matplotlib, pandas, dp_accounting, scipy.stats, grpc, sqlalchemy"
+    heavy = "matplotlib, pandas, dp_accounting, scipy.stats, grpc, sqlalchemy, asyncio"
     check = (
         "import sys; sys.argv = ['shuffledp', 'certify', *'"
         + KRR

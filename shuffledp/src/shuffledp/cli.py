@@ -7,7 +7,6 @@ fast.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
@@ -28,7 +27,7 @@ from shuffledp.commands.app import (
 from shuffledp_core.errors import NotInstalledError, OutputError, ShuffleDPError
 from shuffledp_core.runtime.core_dumps import forbid_core_dumps
 from shuffledp_core.runtime.installed import entry_points_of
-from shuffledp_core.runtime.interruption import unwinding
+from shuffledp_core.runtime.interruption import is_cancellation, unwinding
 from shuffledp_core.runtime.terminal import explain, prepare_terminal, say_error
 
 EXTRAS: Final = {
@@ -173,10 +172,12 @@ def main() -> None:
         except OSError as error:  # of a file that nobody has looked at more closely
             say_error(f"error: {explain(error)}")
             sys.exit(interruption.exit_code or OutputError.exit_code)
-        except asyncio.CancelledError:  # by a signal
-            sys.exit(interruption.exit_code)
         except SystemExit as end:
             sys.exit(interruption.exit_code or end.code)
+        except BaseException as error:
+            if is_cancellation(error):  # by a signal
+                sys.exit(interruption.exit_code)
+            raise
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ for that (docs/operations.md).
 
 from __future__ import annotations
 
-import asyncio
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -31,6 +31,11 @@ class Interruption:
         None without one.
         """
         return None if self.number is None else 128 + self.number
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Return True for the `asyncio.CancelledError` of a command that a signal ended."""
+    return isinstance(error, getattr(sys.modules.get("asyncio"), "CancelledError", ()))
 
 
 @contextmanager
@@ -52,6 +57,10 @@ def unwinding() -> Iterator[Interruption]:
         for ending in _ENDING:
             signal.signal(ending, signal.SIG_IGN)
         interruption.number = number
+        # Not imported here: most commands have no loop, and asyncio takes a tenth of their time.
+        asyncio: Any = sys.modules.get("asyncio")
+        if not hasattr(asyncio, "get_running_loop"):  # or is being imported
+            raise KeyboardInterrupt
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
