@@ -51,6 +51,10 @@ class Limits(Section, frozen=True, kw_only=True):
     one sends one of the many away, the oldest of the connection and address that have most. Each
     party, and all operators together, may have `party_calls` under way.
 
+    Overload: calls wait in gRPC until the program takes them. One that has waited `queue_seconds`
+    is refused. Of those that find more than `queued_calls` waiting, some are refused, and all at
+    twice that number.
+
     Answers to devices: each must be taken in within `answer_seconds`, a stream's messages one by
     one. At most `unread_answers` may wait for that; with more, one of the many is given up. Either
     way its connection is closed.
@@ -63,6 +67,8 @@ class Limits(Section, frozen=True, kw_only=True):
     silent_calls: int = 256
     request_seconds: float = 10.0
     party_calls: int = 512
+    queued_calls: int = 512
+    queue_seconds: int = 4
     unread_answers: int = 512
     answer_seconds: float = 10.0
 
@@ -74,7 +80,8 @@ class Limits(Section, frozen=True, kw_only=True):
         return 4 * self.connections
 
     def __post_init__(self) -> None:
-        for name in ("connections", "streams", "silent_calls", "party_calls", "unread_answers"):
+        counts = ("connections", "streams", "silent_calls", "party_calls", "unread_answers")
+        for name in (*counts, "queued_calls", "queue_seconds"):
             if not 1 <= getattr(self, name) <= 1_000_000:
                 raise ValueError(
                     f"limits.{name} must be from 1 to 1000000, not {getattr(self, name)}"

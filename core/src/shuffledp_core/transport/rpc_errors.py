@@ -199,10 +199,12 @@ async def _with_first(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any
             yield request
 
 
+SHED_SECONDS: Final = 2.0
+"""Pause after a call that a server shed: it has some seconds of work ahead (`queue_seconds`)."""
+
 _GONE: Final = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.CANCELLED,  # also a server that sheds load: docs/operations.md, "Load test"
     # also what a caller sees whose stream was refused while it was still writing
     grpc.StatusCode.INTERNAL,
 }
@@ -227,6 +229,14 @@ def error_of_call(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPEr
             f"{party} cannot be trusted any more: its TLS certificate, or the authority above it, "
             "has ended; renew it (`shuffledp keys renew`), put it in place and restart the party"
         )
+    if error.code() is grpc.StatusCode.CANCELLED:
+        # By the other side: our own cancellations raise CancelledError.
+        shed = errors.BusyError(
+            f"{party} gave the call up unanswered, because too many others wait there or it is "
+            "stopping; ask again"
+        )
+        shed.wait_seconds = SHED_SECONDS
+        return shed
     if error.code() in _GONE:
         return errors.UnreachableError(
             f"{party} does not answer ({error.code().name}: {error.details()})"
