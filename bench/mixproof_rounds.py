@@ -44,7 +44,7 @@ ROUND = "00" * 16
 CONTEXT = bytes(32)
 
 BAD_LAYER: Final = 3
-"""Position at which a message of the user who is blamed says nothing."""
+"""Position at which a message of the blamed user does not decrypt."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def plain_round(geometry: Geometry, users: int) -> Times:
-    """Seals of so many users, what each node peels, and what the analyst reads."""
+    """Seals of `users` users, what each node peels, and what the analyst reads."""
     suite = suite_named(geometry.suite)
     keys = [suite.generate() for _ in range(geometry.hops)]
     public, content = (
@@ -101,9 +101,9 @@ def plain_round(geometry: Geometry, users: int) -> Times:
 
 
 class MixproofRound:
-    """A verified round of so many users.
+    """A verified round of a given number of users.
 
-    It may be played again, with one user whose message says nothing.
+    It may be played again, with one user whose message does not decrypt.
     """
 
     def __init__(self, geometry: Geometry, users: int) -> None:

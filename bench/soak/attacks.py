@@ -84,14 +84,14 @@ async def unfinished(siege: Siege) -> None:
 
 
 async def unbacked(siege: Siege) -> None:
-    """500 envelopes under documents that nobody signed."""
+    """500 envelopes under unsigned documents."""
     async with siege.devices("node-1", "127.0.0.4").unbacked_envelopes("0" * 32, 500, CHUNK_BYTES):
         _wave("unbacked")
         await asyncio.sleep(HOLD_SECONDS)
 
 
 async def silent_calls(siege: Siege) -> None:
-    """1,500 calls that say nothing, at the entry node and at the analyst."""
+    """1,500 calls that send nothing, at the entry node and at the analyst."""
     node = siege.devices("node-1", "127.0.0.5")
     analyst = siege.devices("analyst", "127.0.0.5")
     async with node.silent_calls(1500), analyst.silent_calls(1500, method=GET_BOARD):

@@ -91,7 +91,7 @@ def evidence(stored: dict[str, Any], board: bytes) -> dict[str, Any] | None:
 
 
 def verdict(seen: dict[str, Any]) -> int | None:
-    """Step E: the first who signed what cannot be true; what is not signed names nobody."""
+    """Step E: the first who signed what cannot be true; unsigned data identifies no node."""
     claims, headers = seen["claims"], seen["headers"]
     if not seen["signed"](0):
         return 0

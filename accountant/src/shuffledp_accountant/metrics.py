@@ -22,8 +22,8 @@ same database.
 """
 
 SILENT_SECONDS = 60.0
-"""Time without an answer after which the ledger counts as away: a frozen database says nothing at
-all.
+"""Time without an answer after which the ledger counts as away: a frozen database returns no
+error.
 """
 
 

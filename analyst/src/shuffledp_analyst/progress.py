@@ -42,7 +42,7 @@ class NodeStatus:
 
     `done` of `total` records are through the present phase; `seconds` are those of finished phases.
     DONE comes with the signed header of the batch that was relayed, not verified yet. `accused`
-    records of a verified round say nothing to the node, which waits until they are traced.
+    records of a verified round do not decrypt at the node, which waits until they are traced.
     """
 
     phase: str

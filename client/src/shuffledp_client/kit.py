@@ -139,7 +139,7 @@ class Device:
         comes again: answering it sends the same answer again.
 
         Args:
-            seconds: how long to wait in all; None: for ever.
+            seconds: how long to wait in all; None: without limit.
             poll_seconds: mean interval of asking.
             refused: told of every round that the policy refuses, once.
 

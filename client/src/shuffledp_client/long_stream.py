@@ -107,7 +107,7 @@ class _Stream:
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _write(self) -> None:
-        """Sends, for ever.
+        """Send until cancelled.
 
         A task of its own: a caller that is cancelled then leaves no message half written.
         """

@@ -60,8 +60,8 @@ class Backoff:
 
     Each pause is drawn uniformly from half of its limit to all of it: devices that lost the same
     node come back spread, and a node that is back within half of all limits, 15 seconds, is found
-    by every one of them. Who asks to be left alone for some seconds is given them, up to
-    `patience`, before each pause.
+    by every one of them. A server's retry-after delay, capped at `patience`, is added to
+    each pause.
 
     No attempt begins later than `within` seconds after the first one failed. So a call that may
     take s seconds ends within 2 s + `within`, retries and all: twelve minutes by default, for a

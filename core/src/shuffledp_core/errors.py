@@ -197,7 +197,7 @@ class BadHopError(NodeFault):
 
 
 class BadBlameError(NodeFault):
-    """An accusation, or a step of its trace, does not stand: whoever gave it is at fault."""
+    """An accusation, or a step of its trace, does not hold: the party that gave it is at fault."""
 
 
 class DuplicateIdentityError(NodeFault):
@@ -208,8 +208,8 @@ class UnreachableError(NodeFault):
     """A party did not answer within its deadline."""
 
     wait_seconds: float = 0.0
-    """How long the party asks to be left alone, if it says so: its word, to be bounded by whoever
-    obeys.
+    """Retry-after delay that the party names, 0 for none; unverified, so the caller has to cap
+    it.
     """
 
 

@@ -14,8 +14,8 @@ from shuffledp_core.onion.geometry import Geometry
 
 USERS: Final = 12
 _TURNS: Final = 3
-"""The least of so many measurements counts: what else the machine does only adds to each; it can
-move their ratio.
+"""The least of this number of measurements counts: what else the machine does only adds to each; it
+can move their ratio.
 """
 
 

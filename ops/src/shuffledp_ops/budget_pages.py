@@ -12,8 +12,8 @@ from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
 
 MOST_CHARGES: Final = 1_000_000
-"""Most charges of a population that are read: whoever answers must neither fill our memory nor keep
-us for ever.
+"""Most charges of a population that are read: the server must neither exhaust our memory nor keep
+us reading without end.
 """
 
 

@@ -113,7 +113,7 @@ def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
 
 
 def analyse(cost: Cost, nodes: int) -> CostAnalysis:
-    """ε from both sides, ε_L and the standard error of one round over so many nodes.
+    """ε from both sides, ε_L and the standard error of one round over `nodes` nodes.
 
     Raises:
         UsageError: the setting is outside the analysis' range.

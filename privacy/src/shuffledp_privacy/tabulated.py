@@ -2,8 +2,8 @@
 
 Every reservation adds up all rounds so far, and a curve costs up to seconds. δ is a convex function
 of e^ε, so the chord between two upper bounds of it is an upper bound; and it falls, so its last
-bound holds for ever after (docs/accounting.md, proposition C3). The table is therefore never below
-the truth. Tables are pure functions of their key and of this software: the ledger stores them
+bound holds for every larger ε (docs/accounting.md, proposition C3). The table is therefore never
+below the truth. Tables are pure functions of their key and of this software: the ledger stores them
 beside the charges, so that a restart computes none again.
 """
 
@@ -52,7 +52,7 @@ than 1 % to δ.
 """
 
 REACH: Final = 2.5
-"""The table ends at so many times ε(1e-6): for a Gaussian curve δ is 1e-31 there."""
+"""The table ends at this multiple of ε(1e-6): for a Gaussian curve δ is 1e-31 there."""
 
 TAIL_NODES: Final = 64
 """Points beyond the reach."""

@@ -155,8 +155,8 @@ def _falling(table: DeltaCurve, power: float) -> float:
 def trade_off_bound(table: DeltaCurve, false_positives: Floats) -> Floats:
     """Least chance of a false negative for each chance of a false positive; never ABOVE the truth.
 
-    Shape: as `false_positives`, in [0, 1]. Whoever tests which of two neighbouring datasets was
-    used errs at least so often. Source: proposition C19 (Dong, Roth and Su 2022, Proposition 6).
+    Shape: as `false_positives`, in [0, 1]. Every test of which of two neighbouring datasets was
+    used errs at least that often. Source: proposition C19 (Dong, Roth and Su 2022, Proposition 6).
     """
     alphas = np.asarray(false_positives, dtype=np.float64)
     if not np.all((alphas >= 0) & (alphas <= 1)):

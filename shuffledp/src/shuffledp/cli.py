@@ -75,7 +75,7 @@ class Panels(TyperGroup):
         self._waiting = {point.name: point for point in entry_points_of("shuffledp.commands")}
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """See `click.Group.get_command`; a name that nobody is known for may be of any package."""
+        """See `click.Group.get_command`; an unknown name may be of any package."""
         if cmd_name not in self.commands:
             likely = [extra for extra, names in EXTRAS.items() if cmd_name in names]
             self._load(likely or list(self._waiting))

@@ -69,7 +69,7 @@ class CheckedCertificate:
         certificate: the document; `compose` takes it as it is.
         lines: what was checked.
         genuine: True if the caller named the key that was believed. Otherwise it was read from a
-            file beside the document, and whoever made up the document may have made up the key.
+            file beside the document, and the forger of the document may have made up the key.
     """
 
     title: str

@@ -36,7 +36,7 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     bytes a second; at most `waiting_submissions` others wait for a place, and as many that came in
     one message are being checked. The next hop may be unreachable for `relay_seconds` before the
     round is given up. A round that makes no progress within `abandoned_seconds` after its closing
-    time is given up, too, so that its key does not lie on the disk for ever. A node that starts
+    time is given up, too, so that its key does not stay on the disk. A node that starts
     with a state folder which no node used for `away_seconds` gives up the rounds that are open in
     it: it may be a restored backup. `withdrawals` is the folder with the list of withdrawn
     credentials of every population, `<population>.json`; None: none is ever withdrawn. `mixing`

@@ -14,8 +14,8 @@ LOG/<round>.npz    numpy arrays without pickle, whole or absent, for the owner o
                    record that was dropped stands nowhere
     incoming       uint8 (units, 16): truncated SHA-256 of every unit that came in; node 1:
                    envelopes, others: records
-    outgoing       uint8 (records, 16): the same of every record that went out, in the order of the
-                   batch
+    outgoing       uint8 (records, 16): as `incoming`, of every record that went out, in the order
+                   of the batch
     credentials    uint8 (users, 32), at node 1 only: the sender of each envelope, in the order of
                    the spool
 """

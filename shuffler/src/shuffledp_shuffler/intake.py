@@ -246,7 +246,7 @@ class Batches:
         1. The header fits the round and comes from our predecessor (`check_batch`).
         2. It is the first batch, or the committed one again, whose bytes are let through: a sender
            that is answered while it writes may take the answer for a failure, and would send it all
-           for ever.
+           again without end.
         3. Exactly the announced bytes arrive, with the announced digest; they are flushed to disk.
         4. The round is still waiting for it; the batch and its header become the round's, at once.
 

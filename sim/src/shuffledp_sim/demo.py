@@ -301,7 +301,7 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
 
 
 def _budget(options: DemoOptions) -> LocalBudget:
-    """A budget that no round exceeds: nobody sets one for a system that plays a single round.
+    """A budget that no round exceeds: a system that plays a single round needs none.
 
     What a round costs the ledger may be far from its target: under metric adjacency with a smaller
     `max_distance` it is the cost of a change across the whole domain.

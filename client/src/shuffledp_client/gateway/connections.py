@@ -3,7 +3,7 @@
 The head must arrive within some seconds; the application limits the body.
 
 uvicorn bounds the silence between two requests, and nothing else: a caller that sends a byte now
-and then could keep a connection for ever.
+and then could keep a connection open without end.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TimedConnection(H11Protocol):
     """
 
     head_seconds = 10.0
-    """Those of a connection whose class says nothing else."""
+    """Default of connection classes that do not set their own."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)

@@ -35,7 +35,7 @@ class Board:
             mechanism keeps of them.
         outside: messages with a symbol outside the alphabet; they do not count.
         repeated: messages with a symbol of the alphabet whose tag stands on the board more than
-            once; none of those that share it counts, since nobody can tell which is right.
+            once; none of those that share it counts, since the right one cannot be recognised.
     """
 
     messages: int

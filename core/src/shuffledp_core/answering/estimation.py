@@ -80,10 +80,10 @@ def estimate(
         nodes: number of nodes that added their dummies, all of which count.
 
     Raises:
-        CountMismatchError: the counts are not those of so many users, or nothing is left to count.
+        CountMismatchError: the counts do not fit the number of users, or nothing is left to count.
         LostMessagesError: some are lost, and the mechanism's answer needs them all.
-        UsageError: the mechanism sends only noise, cannot count so many users, or has no such
-            estimator.
+        UsageError: the mechanism sends only noise, cannot count that number of users, or has no
+            such estimator.
     """
     if estimator is not Estimator.INVERTED and spec.answers is not Answers.HISTOGRAM:
         raise UsageError(

@@ -121,8 +121,8 @@ def iterative_bayesian_update(
         Shape (..., inputs): users for each value, adding up to the reports.
 
     Raises:
-        UsageError: it is not there after so many steps, or no value can have sent a report that was
-            counted.
+        UsageError: it has not converged after that number of steps, or no value can have sent a
+            report that was counted.
     """
     observed = np.asarray(counts, dtype=np.float64)
     laws = np.asarray(channel, dtype=np.float64)

@@ -138,7 +138,7 @@ class ReportSum:
     Attributes:
         honest: number of reports.
         before: probabilities of 0, 1, ... in every report before the change.
-        after: the same of the changed report; same shape.
+        after: those in the changed report; same shape.
     """
 
     honest: int

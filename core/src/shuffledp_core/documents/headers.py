@@ -42,8 +42,8 @@ def check_headers(
 
     Docs/protocol.md, "Close".
 
-    In a verified round (`excluding`) a node leaves out users whose messages say nothing: `accepted`
-    are left. The dummies of all nodes are in its batches from the first on.
+    In a verified round (`excluding`) a node leaves out users whose messages do not decrypt:
+    `accepted` are left. The dummies of all nodes are in its batches from the first on.
 
     1. There is one header of every node of the route, in the route's order, and no other.
     2. Each is signed by its node, no longer than a header is, and holds a digest.
@@ -52,8 +52,8 @@ def check_headers(
        node so far (verified: for every node), less those dropped so far.
     5. Each counts `accepted` reports; where users may be excluded, no fewer, and never more than
        the one before.
-    6. What was dropped never becomes fewer along the route; in a verified round nobody drops
-       anything.
+    6. What was dropped never becomes fewer along the route; in a verified round no node
+       drops anything.
 
     Raises:
         RoundStateError: step 1, headers are missing; the message names their nodes.

@@ -481,8 +481,8 @@ class BatchHeader(Document, frozen=True, kw_only=True):
 
     `dropped` counts the onions that this node and those before it left out: records = users x m +
     (position - 1) x dummies of a node - dropped. In a verified round the dummies of all nodes of
-    the route are in every batch, which begins with so many bytes of `history`, and `digest` covers
-    both.
+    the route are in every batch, which begins with this number of bytes of `history`, and `digest`
+    covers both.
     """
 
     label: ClassVar[str] = "batch"

@@ -31,7 +31,7 @@ _LONGEST_INTEGER: Final = 20
 """Characters of the longest 64-bit whole number with its sign; Python's own have no end."""
 
 _MANY_DIGITS: Final = re.compile(rb"[0-9]{19}")
-"""Text without so many digits in a row contains no whole number beyond 64 bits."""
+"""Text without 19 digits in a row contains no whole number beyond 64 bits."""
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

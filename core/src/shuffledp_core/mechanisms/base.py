@@ -450,7 +450,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
-        """The noises of so many users, shape (users,), each independently by the law of `noise`.
+        """The noises of all users, shape (users,), each independently by the law of `noise`.
 
         Here one by one.
         """

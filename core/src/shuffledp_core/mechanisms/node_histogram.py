@@ -173,7 +173,7 @@ class NodeHistogram(
         )
 
     def _noise(self, nodes: int) -> NodeNoise:
-        """The noise of so many nodes in one count."""
+        """The noise of `nodes` nodes together in one count."""
         from shuffledp_core.bounds.node_noise import conditional_law, noise_of_nodes
 
         law = conditional_law(self.noise_epsilon, self.mean, self.symbols, self.dummies)

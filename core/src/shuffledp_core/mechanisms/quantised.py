@@ -29,10 +29,10 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
     Source: Athanasiou et al. 2025, Algorithm 8 in the place of Algorithm 1.
 
     A bit stands for Q = k/r units, k = max_value, r = `bits`: x = Q (q + s) with 0 <= s < 1 is
-    rounded at random to q + 1 with probability s, else to q, and so many ones are sent among r bits
-    by RR-Shuffle: with probability `randomise` (p) a bit is replaced by a fair coin. With r = k it
-    is RR-Shuffle itself, with r = 1 the one-bit mean. The paper's Q is whole; here it need not be,
-    so that the largest value is always all bits.
+    rounded at random to q + 1 with probability s, else to q, and that number of ones is sent among
+    r bits by RR-Shuffle: with probability `randomise` (p) a bit is replaced by a fair coin. With r
+    = k it is RR-Shuffle itself, with r = 1 the one-bit mean. The paper's Q is whole; here it need
+    not be, so that the largest value is always all bits.
     """
 
     kind: ClassVar[str] = "quantised-rr"

@@ -36,7 +36,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
     Source: Erlingsson, Pihur and Korolova 2014, Basic RAPPOR.
 
     Permanent response: each bit is replaced by a fair coin with probability f = `fake`. A device
-    draws it once for a question and keeps it for ever, whatever its user's value becomes. Each
+    draws it once for a question and keeps it permanently, whatever its user's value becomes. Each
     round's report is drawn from it anew: a bit is 1 with probability q = `when_one` where the kept
     bit is 1, and p = `when_zero` where it is 0. So all reports of all rounds together tell no more
     than the permanent response, ε∞ = 2 ln((2-f)/f). One report has a 1 for the user's symbol with

@@ -144,7 +144,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         return ShiftedNoise(honest / self.shares, rate, distance, 0.0, self.modulus)
 
     def check_room(self, users: int) -> None:
-        """Raises `UsageError` where the sum of so many users may wrap around the modulus."""
+        """Raises `UsageError` if the sum of this number of users may wrap around the modulus."""
         if (
             need := least_modulus(self.max_value, self.noise_epsilon, self.shares, users)
         ) > self.modulus:
@@ -159,7 +159,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         Noise of n/shares.
 
         Raises:
-            UsageError: the modulus is too small for so many users.
+            UsageError: the modulus is too small for this number of users.
         """
         users = present.reports
         self.check_room(int(users))

@@ -69,12 +69,12 @@ def opening_context(terms: MixTerms, position: int) -> tuple[bytes, ...]:
 
 
 def check_accused(case: Case, position: int, accused: AccusedRecord) -> None:
-    """Checks that a record of the accuser's input really says nothing.
+    """Check that a record of the accuser's input does not decrypt.
 
     It must be signed for this batch.
 
     1. T1: it stands in what the node before put out.
-    2. T2: the share is the one right value, and the record says nothing with it.
+    2. T2: the share is the one right value, and the record does not decrypt with it.
 
     Raises:
         BadBlameError: naming the accuser.

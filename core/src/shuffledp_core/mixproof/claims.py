@@ -170,7 +170,7 @@ def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
     """One message under a secret x of its own: the record X || box that node 1 gets.
 
     The same x and symbol give the same bytes: two different boxes under one x would show both to
-    whoever compares them.
+    anyone who compares them.
     """
     return _seal_records(terms, [secret], *_contents(terms, [secret], [symbol]))[0]
 

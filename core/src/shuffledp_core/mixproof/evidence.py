@@ -29,7 +29,7 @@ def join_path(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class AccusedRecord:
-    """A record of the accuser's input that says nothing, T1 and T2.
+    """A record of the accuser's input that does not decrypt, T1 and T2.
 
     The analyst has no share: the key itself opens.
     """

@@ -99,7 +99,7 @@ class _SentRecords:
 
 
 class Receiver:
-    """Takes one batch, opens it, and accuses what says nothing; node 2 to L, or the analyst."""
+    """Node 2 to L, or the analyst: decrypts one batch, and accuses what does not decrypt."""
 
     def __init__(self, terms: MixTerms, listed: ClaimList, position: int, sign: Signer) -> None:
         self._terms, self._listed, self.position, self._sign = terms, listed, position, sign
@@ -147,7 +147,7 @@ class Receiver:
         return tuple(keys)
 
     def accuse(self, random: RandomBytes) -> tuple[AccusedRecord, ...]:
-        """The one accusation of all records that say nothing, T1 and T2; empty if all speak.
+        """The one accusation of all records that do not decrypt, T1 and T2; empty if all do.
 
         Where nodes add dummies, of the first `MixTerms.most_accused` of them: either one of those
         is a dummy, or more users sent them than may be excluded, so that the round ends in any

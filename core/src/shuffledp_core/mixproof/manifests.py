@@ -72,8 +72,8 @@ def check_enrolment_key(certificate: Certificate, entry: RoundKey, roster: Roste
     """Check that this party uses the same enrolment key for a verified round's claims as node 1.
 
     By another one no one on its list would be enrolled, and an honest node 1 would stand there with
-    made-up users. Who is right, node 1 or whoever wrote the roster, cannot be seen here: nobody is
-    named.
+    made-up users. Whether node 1 or the author of the roster is right cannot be seen here: no
+    party is named.
 
     Raises:
         ForeignDocumentError: the roster gives the population another enrolment key than the round

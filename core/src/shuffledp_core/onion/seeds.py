@@ -3,9 +3,10 @@
 Its user can reveal the seed.
 
 A user whose messages are missing wants to show that they were inside the envelope of the receipt.
-With the seed and the symbols anybody can seal the same envelope again, bit for bit; without them
-nobody can. Values are never randomised from a seed: those draws stay the operating system's, so
-that a revealed seed shows the report and not the true value. docs/protocol.md, section "Evidence".
+With the seed and the symbols anyone can seal the same envelope again, bit for bit; without them
+it is infeasible. Values are never randomised from a seed: those draws stay the operating system's,
+so that a revealed seed shows the report and not the true value. docs/protocol.md, section
+"Evidence".
 """
 
 from __future__ import annotations

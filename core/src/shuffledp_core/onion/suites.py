@@ -330,7 +330,7 @@ _HYBRID: Final = Hpke(
 _ALL: Final[tuple[Suite, ...]] = (SealedBox(), Hpke(), _HYBRID)
 
 POST_QUANTUM: Final = frozenset({_HYBRID.name})
-"""Suites that are chosen so that traffic recorded today links to nobody who has a quantum computer
+"""Suites that keep traffic recorded today unlinkable for an adversary with a quantum computer
 later.
 """
 

@@ -18,7 +18,7 @@ def is_address(text: str, least: int = 1) -> bool:
 
     Port 0, to listen on, lets the system choose one.
 
-    An IPv6 address stands in brackets: without them nobody can tell where it ends and the port
+    An IPv6 address stands in brackets: without them it is ambiguous where it ends and the port
     begins.
     """
     host, _, port = text.rpartition(":")

@@ -44,8 +44,8 @@ def unwinding() -> Iterator[Interruption]:
 
     Further ones wait for what it has begun.
 
-    In an event loop every task is cancelled (an exception in the midst of one would be nobody's to
-    catch), elsewhere `KeyboardInterrupt` is raised: it, or `asyncio.CancelledError`, comes out of
+    In an event loop every task is cancelled (an exception in the midst of one would be caught by
+    no task), elsewhere `KeyboardInterrupt` is raised: it, or `asyncio.CancelledError`, comes out of
     the block in the end.
 
     Signals that are ignored stay so: a shell ignores Ctrl-C for commands in the background, nohup

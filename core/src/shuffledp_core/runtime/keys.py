@@ -60,7 +60,7 @@ MOST_BYTES: Final = 2**26
 
 
 def read_file(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
-    """Reads a file of so many bytes at most; `ConfigError` says which cannot be read, and why.
+    """Reads a file of at most `most` bytes; `ConfigError` says which cannot be read, and why.
 
     No more memory is taken than the file has bytes, however much it may have.
     """

@@ -178,7 +178,7 @@ def sgdl(epsilon: Fraction, shares: int, count: int, arrays: RandomArrays) -> In
 def _collect(count: int, propose: Callable[[int], Integers]) -> Integers:
     """The first `count` that are kept of a stream of independent proposals, in its order.
 
-    `propose(size)` draws so many more and returns those that are kept. No more are proposed than
+    `propose(size)` draws `size` more and returns those that are kept. No more are proposed than
     are missing, so that none is kept and dropped.
     """
     accepted, missing = [np.zeros(0, dtype=np.int64)], count

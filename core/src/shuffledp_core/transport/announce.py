@@ -4,7 +4,7 @@ docs/protocol.md, "Announcements".
 
 The broker is untrusted: every reader verifies what it carries, and it can only delay. When it is
 away or breaks its protocol, publishers keep the newest document per topic and try again, ever more
-rarely; nobody waits for it. The cost of one connection is bounded in
+rarely; no caller waits for it. The cost of one connection is bounded in
 `shuffledp_core.transport.broker_guard`.
 """
 
@@ -115,7 +115,7 @@ class Announcer:
         self._changed.set()
 
     async def run(self) -> None:
-        """Delivers until cancelled, reconnecting for ever.
+        """Delivers until cancelled, reconnecting after every failure.
 
         Nothing else ends it, whatever the broker does.
         """

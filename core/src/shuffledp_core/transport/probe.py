@@ -38,8 +38,8 @@ async def probe(config: ServiceConfig) -> None:
     Raises:
         ConfigError: the configuration, its keys or its roster cannot be used.
         DocumentError: the roster is not signed by the pinned root key.
-        UnreachableError: nobody answers there within `TIMEOUT_SECONDS`, or the service says that it
-            does not serve.
+        UnreachableError: the service does not answer within `TIMEOUT_SECONDS`, or the service says
+            that it does not serve.
         NodeFault: it answers with another failure.
     """
     # Without the state folder: a probe must not remember there a roster that the service itself has
@@ -60,7 +60,7 @@ async def probe(config: ServiceConfig) -> None:
 async def ask_health(channel: grpc.aio.Channel) -> bool:
     """True if the service behind a channel says that it serves.
 
-    Raises `grpc.aio.AioRpcError` when nobody answers.
+    Raises `grpc.aio.AioRpcError` when the service does not answer.
     """
     check = channel.unary_unary(
         "/grpc.health.v1.Health/Check",

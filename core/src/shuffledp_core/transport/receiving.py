@@ -86,7 +86,7 @@ async def let_through(chunks: Chunks, total: int) -> None:
     """Reads the chunks of a batch that is here already and throws them away.
 
     A sender that is answered while it writes may take the answer for a failure, and would send it
-    all for ever.
+    all again without end.
 
     Raises:
         BadBatchError: more than `total` bytes, or chunks out of order.

@@ -249,8 +249,8 @@ async def translate_errors(party: str) -> AsyncIterator[None]:
     """Makes calls to `party` in this block raise our own errors.
 
     grpc.aio cancels a call from inside when its deadline passes while the request is still being
-    written, and the caller sees a cancellation that nobody asked for: to us that is a party that
-    does not answer.
+    written, and the caller sees a cancellation that it did not request: it is reported as a
+    party that does not answer.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()

@@ -1,8 +1,8 @@
 """Mutual TLS between parties. A certificate's common name is the party's name in the roster.
 
 Callers outside the roster connect as "client" (a device: all devices share one TLS certificate,
-which names nobody), as "gateway" (which calls for devices, and may what they may), as "operator"
-(the person who runs rounds) or as "viewer" (who may look at rounds and budgets).
+which identifies no device), as "gateway" (which calls for devices, and may what they may), as
+"operator" (the person who runs rounds) or as "viewer" (who may look at rounds and budgets).
 """
 
 from __future__ import annotations

@@ -360,7 +360,7 @@ def _panel(axes: Axes, result: Results, short: str) -> None:
 
 
 def _grey(axes: Axes, users: np.ndarray[Any, Any], outside: np.ndarray[Any, Any]) -> None:
-    """Shades the n at which the statement says nothing."""
+    """Shades the n to which the statement does not apply."""
     edges = np.sqrt(users[1:] * users[:-1])
     left = np.concatenate([[users[0]], edges])
     right = np.concatenate([edges, [users[-1]]])

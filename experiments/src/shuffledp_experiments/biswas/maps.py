@@ -258,7 +258,7 @@ def _draw_estimate(result: Results) -> Figure:
 
 
 def _samples(truth: Integers, users: int, runs: int, generator: np.random.Generator) -> Integers:
-    """Histograms of so many users drawn without replacement, or of all where there are no more.
+    """Histograms of `users` users drawn without replacement, or of all where there are no more.
 
     Shape (runs, k).
     """

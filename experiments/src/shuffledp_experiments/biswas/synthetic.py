@@ -49,7 +49,7 @@ _T4: Final[Mapping[int, Mapping[int, tuple[float, float]]]] = {
 
 
 def datasets(users: int, runs: int, sd: float, generator: np.random.Generator) -> Integers:
-    """Histograms of so many datasets of N(0, sd), rounded and cut to -7..7; shape (runs, 15)."""
+    """Histograms of `runs` datasets of N(0, sd), rounded and cut to -7..7; shape (runs, 15)."""
     from scipy.special import ndtr
 
     edges = np.array([-np.inf, *(np.arange(-_HALF, _HALF) + 0.5), np.inf])

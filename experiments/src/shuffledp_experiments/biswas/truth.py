@@ -55,9 +55,9 @@ def both_sides(group: Group, epsilon: float) -> tuple[float, float]:
 
     And one that a dataset costs, never above it.
 
-    The attained side is the larger of K5 and of one bin of the datasets with nobody, 0.8 n and all
-    others at x0 (K8, the identity put right): a bin is a post-processing of the histogram, and in
-    its far tail logarithms lose nothing.
+    The attained side is the larger of K5 and of one bin of the datasets with none, 0.8 n and all
+    of the others at x0 (K8, the identity put right): a bin is a post-processing of the histogram,
+    and in its far tail logarithms lose nothing.
     """
     spec = group.spec()
     bounds = delta_bounds(spec, Setting(group.users, group.users), epsilon)

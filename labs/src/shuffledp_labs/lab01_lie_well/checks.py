@@ -80,7 +80,7 @@ def _compare(attempt: CheckAttempt, spec: Spec, value: int) -> None:
 
 
 def others_are_refused(attempt: CheckAttempt) -> str:
-    """Values that nobody may hold."""
+    """Values outside the domain."""
     for kind in KINDS:
         spec = draw_spec(attempt.draws, kind)
         for value in (-1, len(domain(spec)), len(domain(spec)) + attempt.draws.integer(1, 1000)):
@@ -124,7 +124,7 @@ def estimate_is_unbiased(attempt: CheckAttempt) -> str:
 
 
 def _datasets(draws: Draws, spec: Spec, people: int) -> list[list[int]]:
-    """Nobody holds what counts; and values as they come."""
+    """One dataset without the symbol that is asked about, and random ones."""
     nobody = (spec["asked"] + 1) % spec["symbols"] if "asked" in spec else 0
     return [[nobody] * people, [draws.choice(domain(spec)) for _ in range(people)]]
 

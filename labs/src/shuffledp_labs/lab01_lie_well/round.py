@@ -29,7 +29,7 @@ inequality.
 
 
 def plan_of(system: LocalSystem, symbols: int) -> RoundPlan:
-    """A histogram over so many symbols."""
+    """A histogram over `symbols` symbols."""
     return RoundPlan(
         population=system.population,
         mechanism="krr-histogram",

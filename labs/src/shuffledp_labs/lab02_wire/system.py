@@ -168,7 +168,7 @@ async def _send_all(
 def _submission(
     verified: CheckedRound, member: Member, messages: Sequence[bytes]
 ) -> PreparedSubmission:
-    """A submission of these plain messages, whoever made them."""
+    """A submission of these plain messages, honest or not."""
     envelope = seal_envelope(verified.geometry, verified.round_id, verified.public_keys, messages)
     identity = member.identity()
     claim = SubmissionClaim(

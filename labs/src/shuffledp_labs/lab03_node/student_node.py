@@ -141,7 +141,7 @@ def student_node(mix: Mix, orders: Path | None = None) -> Callable[[NodeServices
 
     Args:
         mix: the student's.
-        orders: a file to which the node appends the order of each batch, for whoever grades it.
+        orders: a file to which the node appends the order of each batch, for the grader.
     """
 
     def node_of(parts: NodeServices) -> MixNode:

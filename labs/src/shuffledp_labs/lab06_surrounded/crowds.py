@@ -30,7 +30,7 @@ class Situation:
         nodes: `HONEST` or `CORRUPT`, in the order of the route.
         people: honest people who want to take part, the victim among them.
         accounts: enrolled accounts of the adversary.
-        min_reports: without so many nothing is published.
+        min_reports: fewest reports of which a result is published.
     """
 
     mix: Mix
@@ -54,7 +54,7 @@ class Situation:
     def least(self) -> int:
         """The fewest honest reports that the victim's can be shuffled among, itself included.
 
-        0: nobody shuffles them.
+        0: no node shuffles them.
 
         1. Who is let in: an honest node 1 lets everybody in, a corrupt one whom it likes, but the
            victim.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shuffledp_sim.users.small_round import SmallRound
 
 _STOPS: Final = "BadListError"
-"""What the next node raises for a list with users whom nobody enrolled."""
+"""What the next node raises for a list with users who are not enrolled."""
 
 PLAIN: Final = Situation(Mix.PLAIN, (CORRUPT, HONEST, HONEST), rounds.USERS, 0, rounds.USERS)
 """The real rounds: node 1 is corrupt, has no account, and all reports that may come are needed."""

@@ -30,7 +30,7 @@ def spec() -> Spec:
 
 
 def certify(honest: int) -> float:
-    """The picture's certificate for so many honest users; infinite for none."""
+    """The picture's certified ε for `honest` honest users; infinite for none."""
     from shuffledp_privacy.bounds import Setting, epsilon_bounds
 
     if type(honest) is not int or not 1 <= honest <= USERS:

@@ -24,11 +24,11 @@ _LONGEST: Final = 16 * 2**20
 
 @dataclass(frozen=True)
 class AskedPool(Pool):
-    """A pool as whoever answers gets it.
+    """A pool as the program that answers gets it.
 
     Attributes:
         spare: records of the node's own that open at everybody behind it, as many as `records`; in
-            a verified round, where whoever answers has no keys to seal such records.
+            a verified round, where the program has no keys to seal such records.
     """
 
     spare: Sequence[bytes] = ()

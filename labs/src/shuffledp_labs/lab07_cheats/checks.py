@@ -202,7 +202,7 @@ def _count_convicted(bundle: Any, case: DeviceCase, cases: Cases) -> int:
 
 
 def check_innocent(attempt: CheckAttempt) -> str:
-    """D-innocent: no bundle where nobody cheated, or where no stranger would see it."""
+    """D-innocent: no bundle if no party cheated, or if a third party could not verify it."""
     innocent = Cases(attempt.draws).innocent()
     for case in attempt.draws.permute(innocent):
         if attempt.program.call("evidence", case.stored, case.board) is not None:

@@ -1,7 +1,7 @@
 """A round's signed documents, made in process: the device's, and the stranger's.
 
-Every document is the protocol's own and really signed, by identities of this deployment; only that
-nobody computed the certificate's numbers, which evidence does not rest on.
+Every document is the protocol's own and really signed, by identities of this deployment; only the
+certificate's numbers are made up, because evidence does not rest on them.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Documents:
         return [bindings.crypto_box_seed_keypair(self._draws.bytes(32))[0] for _ in ROUTE]
 
     def certificate(self, stage: str) -> Certificate:
-        """A certificate whose numbers are plausible and nobody's."""
+        """A certificate with plausible, made-up numbers."""
         return Certificate(
             deployment=self.deployment,
             round_id=self.round_id,

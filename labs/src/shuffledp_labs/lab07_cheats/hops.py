@@ -313,7 +313,7 @@ def _records(terms: MixTerms, users: Sequence[PreparedClaim]) -> list[bytes]:
 
 
 def exchange(count: int) -> Change:
-    """Exchanges so many records for the node's own, which open at everybody behind it."""
+    """Exchanges `count` records for the node's own, which open at everybody behind it."""
     return lambda pool: pool.replace(range(count), lambda: pool.forge(1))
 
 
@@ -419,7 +419,7 @@ def _batches(hops: Hops, looks: Callable[[], int], before: Callable[[int], int])
 
 
 def _on_the_way(hops: Hops, looks: Callable[[], int]) -> list[HopInput]:
-    """Damage by whoever carries it: nobody signed what came."""
+    """Damage in transit: no party signed what arrived."""
     lost, other, bent, unsigned = (hops.input_at(f"{what} on its way", looks()) for what in _DAMAGE)
     claims = lost.claims[1:]
     at = hops.draws.below(len(other.headers))

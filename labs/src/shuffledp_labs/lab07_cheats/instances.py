@@ -144,7 +144,7 @@ def complaints(draws: Draws) -> Complaints:
 
     Some users hold no receipt.
 
-    1. Of five users a message gives way to one that nobody sent.
+    1. Of five users a message is replaced by one that no user sent.
     2. Of three users a symbol is changed.
     3. Of one user a message stands there twice, of another twice with different symbols.
     4. The last node writes one missing message across the border of two others, where a careless

@@ -123,7 +123,7 @@ def own_rows(draws: Draws, call: Callable[..., Any]) -> list[TamperingRow]:
 
 
 def made_up_list(draws: Draws) -> TamperingRow:
-    """The row of a verified round whose node 1 lists users whom nobody enrolled."""
+    """The row of a verified round whose node 1 lists users who are not enrolled."""
     hops = Hops(draws, 3)
     strangers = [hops.users[0], *(hops.user() for _ in hops.users[1:])]
     return _row_of_input("lists made-up users", hops.input_at("", 2, users=strangers), 1)

@@ -137,7 +137,7 @@ class Again:
     Attributes:
         plain, stopped: what was observed of the plain round, and of the verified one.
         dropped: onions that the nodes of the plain round signed to have dropped.
-        reason: why that one failed, by the word of the party that stopped it.
+        reason: why that one failed, as stated by the party that stopped it.
         honest: the verified round without the attack.
     """
 

@@ -61,8 +61,8 @@ TRIALS = 8000
 """Answers to each value that a client gives."""
 
 HONEST = 24
-"""Honest clients of a crowd, with tight claims: whoever accuses each with probability 1/2 is caught
-in all but 6e-8.
+"""Honest clients of a crowd, with tight claims: a program that accuses each with probability 1/2 is
+caught except with probability 6e-8.
 """
 
 EXACT = 1e-6

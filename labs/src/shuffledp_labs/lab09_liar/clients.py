@@ -98,7 +98,7 @@ class SealedClients:
         return {name: client.claim for name, client in self.clients.items()}
 
     def ask(self, *question: Any) -> tuple[int, ...]:
-        """`ask(name, value, count)`: so many fresh answers of a client that holds this value.
+        """`ask(name, value, count)`: `count` fresh answers of a client that holds this value.
 
         Raises:
             CheckFailure: no such client or value, or more answers than it gives.

@@ -110,7 +110,7 @@ def equal(outcomes: int, delta: Fraction) -> AuditedPair:
 class Sampler:
     """Samples of pairs, all from one stream of draws.
 
-    The names of the outcomes are drawn, too, and say nothing.
+    The names of the outcomes are drawn, too, and carry no meaning.
     """
 
     def __init__(self, draws: Draws) -> None:

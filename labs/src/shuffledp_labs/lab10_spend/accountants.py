@@ -26,7 +26,7 @@ Reply = tuple[str, bytes | str | None]
 
 
 class SealedAccountant:
-    """An accountant whose fault, if it has one, nobody is told."""
+    """An accountant whose fault, if it has one, is not disclosed."""
 
     def __init__(self, fault: str, users: int, strict: Ledger, wide: Ledger, file: Path) -> None:
         """Seals an accountant.

@@ -5,8 +5,8 @@ its control pipe does (the grader closed it, or was killed), and then ends every
 command has started. Arguments: the control pipe's number, the user of the processes (0: whose end
 needs none), a folder, the command.
 
-A grader that closes the pipe writes a byte before. One that was killed does not: then nobody else
-erases the folder of what its program has written, and the keeper does.
+A grader that closes the pipe writes a byte before. One that was killed does not: then the keeper
+erases the folder of what its program has written.
 
 Each check of each student starts one: what is imported here is most of its cost, so that is little.
 """

@@ -3,7 +3,7 @@
 In the first two there is no network and no file of the grader's or of another student's; the
 interpreter, numpy and PyNaCl can be read, and one folder written. The limits on memory, processes
 and files hold in every box. Without namespaces (`user`), the process changes its root to a folder
-of copies (`jail`), becomes a user whom nobody else is, and has system calls that open connections
+of copies (`jail`), becomes a user with an id of its own, and has system calls that open connections
 refused (`syscalls`); it still shares the grader's kernel tables, such as the number of processes of
 the machine.
 """

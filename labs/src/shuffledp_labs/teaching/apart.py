@@ -1,8 +1,8 @@
 """Runs modules of ours in processes of their own, and leaves none of them behind.
 
 A process gets its task on standard input and answers with one JSON object on standard output. It
-also gets the reading end of a pipe that nobody writes into: its end says that the one who waited is
-gone, in whatever way, and then it ends itself (`end_with_the_one_who_waits`).
+also gets the reading end of a pipe into which nothing is written: its end means that the waiting
+process has ended, for any reason, and then this one ends itself (`end_with_the_one_who_waits`).
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class WorkFolder:
 def start(lab: Lab, folder: Path | None = None, student: str = "") -> WorkFolder:
     """Makes the folder of a lab.
 
-    What is there already stays as it is: nobody's work is overwritten.
+    What is there already stays as it is: existing work is never overwritten.
     """
     path = folder or Path(f"lab-{lab.number}")
     mark = path / MARK

@@ -83,7 +83,7 @@ def viva(
         titles: what each check asks, by its name.
         predictions: question and answer, as the student gave them before the lab.
         source: the student's work.py.
-        stub: work.py as it was handed out, whose lines nobody is asked about.
+        stub: work.py as it was handed out, whose lines are not asked about.
     """
     turns = sorted(_turns(source, stub))
     first = _about_a_check(result, titles)

@@ -71,7 +71,7 @@ def zone_named(name: str) -> tzinfo:
 
 
 class Schedule(Section, frozen=True, kw_only=True):
-    """When a question is asked: every so many days at an hour of a zone, from a date on.
+    """When a question is asked: every `every_days` days at an hour of a time zone, from a date.
 
     `rounds` dates, or all up to `until`; one of the two. `at` is the hour on the clocks of that
     zone, summer and winter.

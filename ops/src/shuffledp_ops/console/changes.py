@@ -11,7 +11,7 @@ from shuffledp_ops.console.model import ConsoleSnapshot
 class Changes:
     """The newest snapshot and its version.
 
-    Whoever waits is woken by every change, and misses those in between.
+    A waiting caller is woken by every change; several changes before it resumes count as one.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Changes:
     def publish(self, snapshot: ConsoleSnapshot) -> None:
         """Replaces the snapshot.
 
-        That it is newer is no change by itself: its time alone wakes nobody.
+        That it is newer is no change by itself: its time alone wakes no one.
         """
         same = replace(snapshot, at=self.snapshot.at) == self.snapshot and self.version > 0
         self.snapshot = snapshot

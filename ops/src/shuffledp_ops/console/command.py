@@ -42,8 +42,8 @@ _MOST_HEADERS: Final = 16 * 1024
 _GRACE: Final = 1
 
 REQUEST_SECONDS: Final = 10.0
-"""In which a whole request must come: whoever sends half of one would otherwise keep its connection
-for ever.
+"""In which a whole request must come: a caller that sends half of one would otherwise keep its
+connection open without end.
 """
 
 _EVERYWHERE: Final = {"0.0.0.0", "::"}  # noqa: S104 - what an operator may say

@@ -1,6 +1,6 @@
 """What the console knows, as values that a page can be drawn from. Pure.
 
-Whoever finds it out (`watching`, `saved`) replaces a `Snapshot` as a whole: a page is of one
+Its sources (`watching`, `saved`) replace a `Snapshot` as a whole, so that a page shows one
 moment.
 """
 

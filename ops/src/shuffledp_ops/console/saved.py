@@ -1,6 +1,6 @@
 """Saved rounds in the console: the folders of `demo`, `round` and `results show --out`.
 
-Nobody need run for it. Each folder is verified by its own roster and root key, as `shuffledp
+It needs no running party. Each folder is verified by its own roster and root key, as `shuffledp
 report` does.
 """
 

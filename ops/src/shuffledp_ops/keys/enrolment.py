@@ -140,7 +140,7 @@ def enrol(
 
     Args:
         deployment: with the enrolment key.
-        names: of the users; nobody has them yet.
+        names: of the users; none is in use yet.
         population: where; None: the only one.
         expires: until when the credentials count; None: until they are withdrawn.
         settings: of the devices, TOML; without keys, roster, root_key and state.
@@ -228,7 +228,7 @@ def withdraw(
     They are given as clients' names, or as credentials (64 hex digits).
 
     Raises:
-        UsageError: somebody unknown, nobody, or too many.
+        UsageError: an unknown user, none, or too many.
         ConfigError: the enrolment key is not here, or the present list is damaged.
     """
     if not who:

@@ -131,7 +131,7 @@ def read_round(folder: Path) -> RoundReport:
     3. The manifest is the analyst's, of the same round.
     4. The certificates in files of their own, if any, are those of the result.
     5. The answer has the shape that the mechanism gives, with numbers that a round can have.
-    6. `report.json`, if it is there, is of the same round. Nobody signed it: it only adds to them.
+    6. `report.json`, if it is there, is of the same round. It is unsigned, and only adds to them.
 
     Raises:
         ConfigError: a file is missing or cannot be read.

@@ -34,7 +34,7 @@ from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
 
 
 class Trusting(Protocol):
-    """Whoever has a roster to verify documents by: a deployment, or the folder of a saved round."""
+    """An object with a roster to verify documents by: a deployment, or a saved round's folder."""
 
     @property
     def roster(self) -> Roster:

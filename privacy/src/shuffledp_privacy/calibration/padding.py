@@ -1,4 +1,4 @@
-"""The least padding for which clamping costs next to nothing, where nobody named one. Pure.
+"""The least padding for which clamping costs next to nothing, if none was given. Pure.
 
 For geo-shuffle the least whose certificate is next to that of unclamped noise (docs/accounting.md,
 Proposition S6b), and whose bias is small. For sgdl-shuffle a share of δ goes to clamping, the rest
@@ -59,7 +59,7 @@ def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: 
 def unnoticed_geo_padding(
     epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float
 ) -> int:
-    """c for geo-shuffle with which next to nobody is ever clamped.
+    """c for geo-shuffle with which clamping is very unlikely.
 
     Arguments and errors as `geo_padding`.
     """

@@ -6,8 +6,8 @@ With j of the other h - 1 users at x0, Z_j = Bin(j, p) + Bin(h-1-j, q) and
 
 One j at a time this is exact. Where that is too much work, a block of L + 1 neighbouring
 compositions is covered at once by revealing, of the L users on which they differ, the blanket flags
-and the true values: what is left of them is Bin(N, 1/2), N ~ Bin(L, 2q), whoever they are. It costs
-below L/(2h) of ε.
+and the true values: what is left of them is Bin(N, 1/2), N ~ Bin(L, 2q), whichever users they are.
+It costs below L/(2h) of ε.
 """
 
 from __future__ import annotations

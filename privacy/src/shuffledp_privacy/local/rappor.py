@@ -3,8 +3,8 @@
 docs/accounting.md, C10.
 
 A value sets h bits of a Bloom filter. The permanent response replaces each bit by a fair coin with
-probability f and is kept for ever; each report sends 1 with probability q where the kept bit is 1,
-and p where it is 0.
+probability f and is kept permanently; each report sends 1 with probability q where the kept bit is
+1, and p where it is 0.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def _dyadic(value: float) -> Fraction:
 
 
 def _needed_without_clamping(target: Target, epsilon: Fraction) -> float:
-    """Total ε of the target's rounds at the largest distance if nobody is clamped, nats."""
+    """Total ε of the target's rounds at the largest distance without clamping, nats."""
     noise = sum_noise(Fraction(target.honest), epsilon)
     pure = float(epsilon) * target.reach * target.rounds
     if target.rounds == 1:

@@ -4,8 +4,8 @@ Erlingsson, Pihur, Korolova 2014.
 
 One round of people who were never asked before is a unary code (K11). Rounds of the same question
 share the response that devices keep: they are no composition. What is certified for all of them,
-however many and whoever takes part, is the local guarantee of that response, and `certified_curve`,
-on which composition and ledger build, is its curve.
+however many rounds there are and whichever users take part, is the local guarantee of that
+response, and `certified_curve`, on which composition and ledger build, is its curve.
 """
 
 from __future__ import annotations

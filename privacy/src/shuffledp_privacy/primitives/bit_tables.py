@@ -19,7 +19,7 @@ LARGEST_VARIANCE: Final = 15_000.0
 
 
 def bits_are_few(bits: int, flip: float) -> bool:
-    """True if the sum of so many flipped bits has a short table."""
+    """True if the sum of `bits` flipped bits has a short table."""
     return bits * flip * (1.0 - flip) <= LARGEST_VARIANCE
 
 

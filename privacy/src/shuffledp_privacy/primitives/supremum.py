@@ -128,7 +128,7 @@ def certified_maximum(
         holds: mask of the boxes on all of which f <= target is certain; monotone in the target.
         needed: a bound of f on each box, tight where it is one point.
         compositions: range of j, for deciding how to cut.
-        few: up to so many points `needed` is asked at each.
+        few: up to this number of points, `needed` is evaluated at each.
     """
     if int(((boxes.d_high - boxes.d_low + 1) * (boxes.j_high - boxes.j_low + 1)).sum()) <= few:
         while not boxes.points.all():

@@ -42,7 +42,7 @@ class Farthest(Protocol):
         """What clamping leaves of the noise; None where that is no bound."""
 
     def unclamped_deltas(self, epsilons: Floats) -> Floats:
-        """Certified δ at total ε >= 0 if nobody is clamped."""
+        """Certified δ at total ε >= 0 without clamping."""
 
     def remaining_deltas(self, epsilons: Floats) -> Floats:
         """Certified δ at total ε >= 0 by what clamping leaves."""

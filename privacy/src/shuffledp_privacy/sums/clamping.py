@@ -1,6 +1,6 @@
 """Privacy cost of clamping noisy values to [0, k + 2c], and the padding c that makes it small.
 
-Nobody is clamped while every honest |N_i| <= c, whatever the data. If that fails with probability
+No user is clamped while every honest |N_i| <= c, whatever the data. If that fails with probability
 at most δ1, then δ(E) <= HS_E of the unclamped sum + δ1 (1 + e^E) (docs/accounting.md, Proposition
 S6). Only honest users count in δ1: the others' messages are independent of the honest noise and can
 be handed to the adversary.
@@ -31,7 +31,7 @@ LARGEST_TOTAL = 690.0
 _UNDERFLOW = 1e-320
 """Added to every probability of a tail: below 1e-308 roundings are absolute, at most 5e-324 each,
 and the last
-one would be to 0, which claims that nobody is ever clamped."""
+one would be to 0, which claims that no user is ever clamped."""
 
 
 def geo_tail(epsilon_geo: Fraction, padding: int) -> float:

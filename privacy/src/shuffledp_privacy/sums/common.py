@@ -38,8 +38,8 @@ NODES = 320
 """
 
 UNNOTICED = 1e-4
-"""Share of δ up to which nobody asks whether clamping could cost less: S6b has cells that cost
-about as much.
+"""Share of δ up to which it is not examined whether clamping could cost less: S6b has cells that
+cost about as much.
 """
 
 _DOWN = 1.0 - 1e-8

@@ -2,7 +2,7 @@
 
 By any measure of error.
 
-Exact up to rounding where nobody is clamped. With a calibrated padding clamping moves a mean by at
+Exact up to rounding where no user is clamped. With a calibrated padding clamping moves a mean by at
 most its bias (docs/accounting.md, S17), which `standard_error` includes and these laws do not. No
 guarantee uses them.
 """

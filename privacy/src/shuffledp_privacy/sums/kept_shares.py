@@ -36,7 +36,7 @@ class KeptShares(KeptNoise):
 
     Attributes:
         share: the law of one share that is kept.
-        local: d -> total ε of one clamped report, beyond which nobody asks.
+        local: d -> total ε of one clamped report, beyond which it is not needed.
         tables: a law for each cell, made when it is first needed.
     """
 
@@ -108,7 +108,7 @@ def kept_shares(
         padding: c.
         honest: users.
         tail: P(|N| > c), rounded up.
-        unclamped: the noise of all honest users, as if nobody were clamped.
+        unclamped: the noise of all honest users, as if no user were clamped.
         local: total ε of one clamped report.
         farthest: largest distance that is asked about.
     """

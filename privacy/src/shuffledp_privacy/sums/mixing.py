@@ -21,7 +21,7 @@ from shuffledp_privacy.numerics.search import bisect_whole
 from shuffledp_privacy.primitives.contour import Floats
 
 SECURITY: Final = 40
-"""Bits of statistical security that are asked for where nobody names them: a distance of 2^-40."""
+"""Default bits of statistical security: a distance of 2^-40."""
 
 MOST_SECURITY: Final = 900
 """Most bits that may be asked for: what is smaller comes near the smallest numbers there are."""

@@ -185,7 +185,7 @@ class QuantisedRound:
     # Certified.
 
     def code_delta(self, steps: int, epsilon: float) -> float:
-        """δ of the code at total ε for a change by so many steps."""
+        """δ of the code at total ε for a change by `steps` steps."""
         if steps == 0 or epsilon >= steps * self.step:
             return 0.0
         return self.of_code(steps).delta(max(epsilon, 0.0))[0]
@@ -199,7 +199,7 @@ class QuantisedRound:
         )
 
     def code_epsilon(self, steps: int, delta: float) -> float:
-        """Total ε of the code at δ for a change by so many steps."""
+        """Total ε of the code at δ for a change by `steps` steps."""
         if steps == 0 or delta >= 1.0:
             return 0.0
         return min(self.of_code(steps).epsilon(delta)[0], steps * self.step)
@@ -397,7 +397,7 @@ class QuantisedRound:
         return totals
 
     def _excess(self, per_step: float) -> float:
-        """By so many nats (1-b) e^(η a) + b e^(η (a+1)) is above e^(η (a+b)), at most."""
+        """Upper bound, in nats, of (1-b) e^(η a) + b e^(η (a+1)) over e^(η (a+b))."""
         first, last = self._rests()
         return float((between(0.0, per_step, last) - per_step * first).max())
 
@@ -490,7 +490,7 @@ class QuantisedRound:
         return BitPair(zeros, ones, np.ones(2 * times), self.of_code(1).flip)
 
     def _reaching(self, steps: int) -> int:
-        """The smallest distance of so many steps.
+        """The smallest distance of `steps` steps.
 
         Some dataset changes by them, and what is more shows more.
         """

@@ -66,7 +66,7 @@ def local_total(noise_epsilon: Fraction, shares: int, distance: int) -> float:
 
 
 def honest_noise(noise_epsilon: Fraction, shares: int, honest: int) -> SumNoise:
-    """Law SGDL(h/shares, φ) of so many honest shares together."""
+    """Law SGDL(h/shares, φ) of `honest` shares together."""
     return sum_noise(Fraction(honest, shares), noise_epsilon)
 
 

@@ -35,7 +35,7 @@ def noisy_sum(spec: SplitMix, setting: Setting) -> NoisySum:
     `clamped` is τ, which costs as much as a δ1 of S6 does (S19).
 
     Raises:
-        UsageError: the modulus is too small for so many users.
+        UsageError: the modulus is too small for this number of users.
     """
     spec.check_room(setting.users)
     return NoisySum(

@@ -478,7 +478,7 @@ class WatchRoundResponse(_message.Message):
     corrupt: _builtins.bool
     """This node writes down all it learns of the round; its round key says the same, signed."""
     accused: _builtins.int
-    """MIXING in a verified round only: so many records say nothing, and the node waits for a transcript."""
+    """MIXING in a verified round only: this number of records do not decrypt, and the node waits for a transcript."""
     def __init__(
         self,
         *,

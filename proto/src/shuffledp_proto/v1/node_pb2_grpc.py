@@ -134,7 +134,7 @@ class NodeServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SubmitMany(self, request_iterator, context):
-        """Many of those over one stream, for whoever brings the submissions of many devices. Receipts and refusals come back
+        """Many of those over one stream, for a gateway that brings the submissions of many devices. Receipts and refusals come back
         in the order of the submissions; a refusal ends nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -178,7 +178,7 @@ class NodeServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetAccusation(self, request, context):
-        """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame".
+        """Analyst only, verified rounds: the records of its input that do not decrypt at this node. docs/protocol.md, "Blame".
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,7 @@ class NodeStub:
     SubmitWhole: _grpc.UnaryUnaryMultiCallable[_node_pb2.SubmitWholeRequest, _node_pb2.SubmitWholeResponse]
     """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits."""
     SubmitMany: _grpc.StreamStreamMultiCallable[_node_pb2.SubmitManyRequest, _node_pb2.SubmitManyResponse]
-    """Many of those over one stream, for whoever brings the submissions of many devices. Receipts and refusals come back
+    """Many of those over one stream, for a gateway that brings the submissions of many devices. Receipts and refusals come back
     in the order of the submissions; a refusal ends nothing.
     """
     CloseRound: _grpc.UnaryUnaryMultiCallable[_node_pb2.CloseRoundRequest, _node_pb2.CloseRoundResponse]
@@ -58,7 +58,7 @@ class NodeStub:
     SetDummies: _grpc.StreamUnaryMultiCallable[_node_pb2.SetDummiesRequest, _node_pb2.SetDummiesResponse]
     """Analyst only, at the entry node of such a round: the claim and dummies of another node. Idempotent."""
     GetAccusation: _grpc.UnaryStreamMultiCallable[_node_pb2.GetAccusationRequest, _node_pb2.GetAccusationResponse]
-    """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame"."""
+    """Analyst only, verified rounds: the records of its input that do not decrypt at this node. docs/protocol.md, "Blame"."""
     Answer: _grpc.StreamStreamMultiCallable[_node_pb2.AnswerRequest, _node_pb2.AnswerResponse]
     """Analyst only, verified rounds: goes on with the traces and passages of somebody's accusation."""
     SettleAccusation: _grpc.StreamUnaryMultiCallable[_node_pb2.SettleAccusationRequest, _node_pb2.SettleAccusationResponse]
@@ -78,7 +78,7 @@ class NodeAsyncStub(NodeStub):
     SubmitWhole: _aio.UnaryUnaryMultiCallable[_node_pb2.SubmitWholeRequest, _node_pb2.SubmitWholeResponse]  # type: ignore[assignment]
     """The same in one message, for an envelope of at most 64 KiB: how devices submit wherever it fits."""
     SubmitMany: _aio.StreamStreamMultiCallable[_node_pb2.SubmitManyRequest, _node_pb2.SubmitManyResponse]  # type: ignore[assignment]
-    """Many of those over one stream, for whoever brings the submissions of many devices. Receipts and refusals come back
+    """Many of those over one stream, for a gateway that brings the submissions of many devices. Receipts and refusals come back
     in the order of the submissions; a refusal ends nothing.
     """
     CloseRound: _aio.UnaryUnaryMultiCallable[_node_pb2.CloseRoundRequest, _node_pb2.CloseRoundResponse]  # type: ignore[assignment]
@@ -94,7 +94,7 @@ class NodeAsyncStub(NodeStub):
     SetDummies: _aio.StreamUnaryMultiCallable[_node_pb2.SetDummiesRequest, _node_pb2.SetDummiesResponse]  # type: ignore[assignment]
     """Analyst only, at the entry node of such a round: the claim and dummies of another node. Idempotent."""
     GetAccusation: _aio.UnaryStreamMultiCallable[_node_pb2.GetAccusationRequest, _node_pb2.GetAccusationResponse]  # type: ignore[assignment]
-    """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame"."""
+    """Analyst only, verified rounds: the records of its input that do not decrypt at this node. docs/protocol.md, "Blame"."""
     Answer: _aio.StreamStreamMultiCallable[_node_pb2.AnswerRequest, _node_pb2.AnswerResponse]  # type: ignore[assignment]
     """Analyst only, verified rounds: goes on with the traces and passages of somebody's accusation."""
     SettleAccusation: _aio.StreamUnaryMultiCallable[_node_pb2.SettleAccusationRequest, _node_pb2.SettleAccusationResponse]  # type: ignore[assignment]
@@ -141,7 +141,7 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_node_pb2.SubmitManyRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_node_pb2.SubmitManyResponse], _abc.AsyncIterator[_node_pb2.SubmitManyResponse]]:
-        """Many of those over one stream, for whoever brings the submissions of many devices. Receipts and refusals come back
+        """Many of those over one stream, for a gateway that brings the submissions of many devices. Receipts and refusals come back
         in the order of the submissions; a refusal ends nothing.
         """
 
@@ -193,7 +193,7 @@ class NodeServicer(metaclass=_abc_1.ABCMeta):
         request: _node_pb2.GetAccusationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_node_pb2.GetAccusationResponse], _abc.AsyncIterator[_node_pb2.GetAccusationResponse]]:
-        """Analyst only, verified rounds: the records of its input that say nothing to this node. docs/protocol.md, "Blame"."""
+        """Analyst only, verified rounds: the records of its input that do not decrypt at this node. docs/protocol.md, "Blame"."""
 
     @_abc_1.abstractmethod
     def Answer(

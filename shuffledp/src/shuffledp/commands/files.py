@@ -26,8 +26,8 @@ from shuffledp_privacy.bounds import Setting
 def plan_in(file: Path, *, roster: Path | None, root_key: str | None, key: str | None) -> Plan:
     """The plan that a file holds; of a result, that of its final certificate.
 
-    A signed document is checked as `shuffledp verify` does. Nobody has signed an answer: of it only
-    the parameters are read, and every number is computed again.
+    A signed document is checked as `shuffledp verify` does. An answer is unsigned: only its
+    parameters are read, and every number is computed again.
 
     Raises:
         ConfigError: a file or key cannot be read.

@@ -22,7 +22,7 @@ def run_load_command(options: LoadOptions, report_file: Path | None, *, as_json:
 
     Raises, after the figures are out:
         ReceiptMissingError: a submission was acknowledged and lost.
-        RoundFailed: the round ended without a board, so that nobody knows.
+        RoundFailed: the round ended without a board, so that losses cannot be seen.
     """
     configure_logs("warning")  # to standard error: standard output is for the figures
     if report_file is not None:

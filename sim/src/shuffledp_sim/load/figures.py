@@ -57,7 +57,7 @@ class Calls:
 
     Attributes:
         of_users: calls of each user, at least 1, shape (users,).
-        unanswered: calls that nobody answered, by what gRPC said.
+        unanswered: calls without an answer, by status code.
     """
 
     of_users: NDArray[np.int64]
@@ -106,7 +106,7 @@ class LoadReport:
             of a call, or a server with more calls waiting than it keeps.
         unanswered_reasons: the same by what gRPC said last.
         calls: of all users; accepted + refused + unanswered calls.
-        unanswered_calls: those that nobody answered, by what gRPC said. Most users ask again and
+        unanswered_calls: those without an answer, by status code. Most users ask again and
             are accepted.
         accepted_later: users of `accepted` who had to ask more than once.
         lost: users with a receipt of whose messages one is missing on the published board: must be

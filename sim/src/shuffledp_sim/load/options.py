@@ -38,8 +38,8 @@ class LoadOptions:
         connections: TLS connections that they share.
         rate: arrivals a second.
         arrivals: the arrival process.
-        attempts: most calls of a user while nobody answers, with the client's own pauses; 1: never
-            again.
+        attempts: most calls of a user while there is no answer, with the client's own pauses; 1:
+            never again.
         corpus: folder for the sealed submissions; None: a temporary one.
         metrics: URL of the entry node's metrics page, for its memory; None: unknown, but on a
             system of its own.

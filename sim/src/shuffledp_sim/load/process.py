@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 ATTEMPTS: Final = 8
-"""Most calls of a user whom nobody answers, as of a real client (`Backoff` of shuffledp-client)."""
+"""Most calls of a user without an answer, as of a real client (`Backoff` of shuffledp-client)."""
 
 
 class ArrivalProcess(StrEnum):

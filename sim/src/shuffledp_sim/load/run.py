@@ -256,8 +256,8 @@ class LoadTest:
 class Users:
     """Users as they arrive: each submits as the real client does, and its calls are counted.
 
-    Each reads its sealed submission, sends it, checks the receipt, and asks again while nobody
-    answers. Repeating is harmless: the node gives the same receipt again.
+    Each reads its sealed submission, sends it, checks the receipt, and asks again while there
+    is no answer. Repeating is harmless: the node gives the same receipt again.
 
     Args:
         connections: which the users share.

@@ -1,7 +1,7 @@
 """A local MQTT 3.1.1 broker for demos and tests: `python -m shuffledp_sim.system.broker PORT`.
 
-amqtt on the loopback interface, nobody authenticated: the broker is untrusted by design. Any other
-MQTT 3.1.1 broker can take its place by configuration.
+amqtt on the loopback interface, without authentication: the broker is untrusted by design. Any
+other MQTT 3.1.1 broker can take its place by configuration.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class LocalSystem:
             arguments.
         corrupt: numbers of the nodes that are corrupt, from 1; their logs are in `logs_of`.
         proxied: names of parties that listen elsewhere than the roster says, so that a proxy can
-            stand between them and whoever calls them; the attribute `listens` has everybody's real
+            stand between them and their callers; the attribute `listens` has everybody's real
             host:port by name.
         witnesses: number of witnesses of the public log, "witness-1"..; devices then require it.
         forked: whether processes are forked from one that has imported everything (`nursery`),

@@ -2,8 +2,8 @@
 
 One node at each position tampers, or a user does.
 
-Each round has one user who works with whoever tampers: one of its messages does not decrypt at the
-analyst, so that every node answers for a step.
+Each round has one user who works with the party that tampers: one of its messages does not decrypt
+at the analyst, so that every node answers for a step.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Observation:
         stopped_by: the node or analyst that stopped the round; None when it was published.
         users: number of honest users who miss messages that they hold a receipt for.
         victim: whether the victim is one of them.
-        error: class of the error that the noticing party raised; None when nobody noticed.
+        error: class of the error that the noticing party raised; None if no party noticed.
         public: public outcome: "failed", or "published" with the number of reports.
         charge: state of the round's charge in the ledger afterwards.
         messages: of each user.

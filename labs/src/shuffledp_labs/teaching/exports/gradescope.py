@@ -26,7 +26,7 @@ def results_json(
 
     `predicted` are the points of the predictions and how many there are.
 
-    All of it is shown to the student: a check of the labs says nothing that it would have to hide.
+    All of it is shown to the student: the output of a check contains no secrets.
     """
     given, of = predicted
     tests = [
