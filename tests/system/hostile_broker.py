@@ -289,12 +289,15 @@ class HostileBroker:
 
 STATUS = "shuffledp/v1/demo/nodes/node-1/status"
 
+DOCUMENT = 2**23
+"""Bytes of the document that the victim announces."""
+
 
 async def announce(broker: BrokerConfig) -> None:
-    """Announce the status and one document of 8 MiB until killed."""
+    """Announce the status and one document of `DOCUMENT` bytes until killed."""
     broker_guard.CONNECT_SECONDS, broker_guard.ANSWER_SECONDS = 1.0, ANSWER_SECONDS  # type: ignore[misc]
     announcer = Announcer.with_status(broker, STATUS, pauses=Pauses(0.01, 0.1))
-    announcer.publish("shuffledp/v1/demo/rounds/0/result", bytes(2**23))
+    announcer.publish("shuffledp/v1/demo/rounds/0/result", bytes(DOCUMENT))
     await announcer.run()
 
 
