@@ -26,6 +26,7 @@ from shuffledp_core.errors import BrokerError
 from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport import broker_guard
 from shuffledp_core.transport.announce import Announcer, Pauses, listening
+from shuffledp_core.transport.mqtt import connect
 from shuffledp_ops.keys.authority import Authority
 from shuffledp_sim.system.ports import Ports
 
@@ -154,6 +155,23 @@ async def test_an_announcer_notices_at_once_that_the_broker_hangs_up(
 
 
 # Refusals and errors name their cause.
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_request_that_begins_as_the_connection_ends_uses_no_closed_socket(
+    steps: int,
+) -> None:
+    raised: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+    async with HostileBroker(()) as broker:
+        place = BrokerConfig(host="127.0.0.1", port=broker.port)
+        async with connect(place) as connection:
+            connection._guard.stop()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            with pytest.raises(BrokerError):
+                await connection.publish("a/topic", b"a document")
+    assert raised == []
 
 
 async def test_the_reason_of_a_refusal_reaches_the_caller() -> None:

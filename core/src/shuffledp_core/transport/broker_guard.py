@@ -119,7 +119,8 @@ class BrokerGuard:
         self._answers = set[bytes]()
         self._accepted = False
         self._stopped = asyncio.Event()
-        self._opened = asyncio.Event()
+        self.request = asyncio.Lock()
+        """Held while the library makes a request, its opening included; see `serve`."""
         self._room = asyncio.Semaphore(MAX_UNREAD)
 
     def release_document(self) -> None:
@@ -129,10 +130,6 @@ class BrokerGuard:
     def stop(self) -> None:
         """End the connection. A client that still waits for the broker's acceptance is refused."""
         self._stopped.set()
-
-    def client_has_opened(self) -> None:
-        """Note that the client no longer waits for the broker's acceptance, whatever came of it."""
-        self._opened.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve the client until a side hangs up or breaks a limit, or `stop` is called."""
@@ -159,8 +156,11 @@ class BrokerGuard:
             # closely.
             if not self._accepted:
                 writer.write(_UNAVAILABLE)
-            await self._opened.wait()
-            writer.close()
+            # aiomqtt registers a request's socket for writing one step of the event loop later, by
+            # its number. Were the socket closed by then, that number would be invalid, or another
+            # socket's.
+            async with self.request:
+                writer.close()
 
     async def _forward_requests(self, first: bytes, client: asyncio.StreamReader) -> None:
         """Pass the client's packets on and note their answers; withhold DISCONNECT (see `mqtt`).

@@ -77,8 +77,9 @@ async def connect(
         )
         # Cancelling the library while it opens would leave its socket behind; the guard makes it
         # end soon.
+        await guard.request.acquire()
         opening = asyncio.ensure_future(client.__aenter__())
-        opening.add_done_callback(lambda _: guard.client_has_opened())
+        opening.add_done_callback(lambda _: guard.request.release())
         try:
             with _broker_at_fault(broker, guard):
                 await asyncio.shield(opening)
@@ -138,16 +139,21 @@ class BrokerConnection:
 
     async def _while_connected(self, work: Coroutine[Any, Any, _ResultT]) -> _ResultT:
         """Await the library's work, unless the connection ends; the library may not notice that."""
-        task = asyncio.ensure_future(work)
+        ended = self._guard.ended
         with _broker_at_fault(self._broker, self._guard):
-            try:
-                await asyncio.wait({task, self._guard.ended}, return_when=asyncio.FIRST_COMPLETED)
-                if not task.done():
+            async with self._guard.request:
+                if ended.done():
+                    work.close()
                     raise ConnectionError("the connection has ended")
-                return task.result()
-            finally:
-                task.cancel()
-                await asyncio.wait({task})
+                task = asyncio.ensure_future(work)
+                try:
+                    await asyncio.wait({task, ended}, return_when=asyncio.FIRST_COMPLETED)
+                    if not task.done():
+                        raise ConnectionError("the connection has ended")
+                    return task.result()
+                finally:
+                    task.cancel()
+                    await asyncio.wait({task})
 
 
 @contextlib.contextmanager
