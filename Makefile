@@ -7,7 +7,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
-.PHONY: demo docs test test-labs test-class test-slow test-docker test-ray test-python check check-style check-types check-packages bench soak wheels \
+.PHONY: demo docs test test-labs test-class test-slow test-docker test-ray nightly test-python check check-style check-types check-packages bench soak wheels \
     accel accel-test accel-timing accel-sanitize sbom advisories version images up round rotate down lab-server lab-round handouts fuzz fuzz-rechecks format clean help proto
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make test-slow   whole pages as typed, wheels, full-size attacks (4 min)"
 	@echo "make test-docker the container deployment (8 min), after building its images (4 min)"
 	@echo "make test-ray    rounds mixed on a Ray cluster, one of whose machines is killed (6 min)"
+	@echo "make nightly     what takes an idle machine: make test-ray, and its cost beside mixing in memory (10 min)"
 	@echo "make test-labs   the labs' solutions and wrong programs; INSTANCES=200 SYSTEMS=20 (3 CPU hours) before a term, LAB=09 for one lab"
 	@echo "make test-class  CLASS=200 submissions of a lab, ten of them hostile, are graded to a complete table (8 min)"
 	@echo "make fuzz        the accountant against an independent oracle (hours); CASES=2000 SEED=7 ONLY=123 FROM=123 KINDS=split-mix SECONDS=600"
@@ -77,6 +78,10 @@ test-ray: .venv/synced
 	! docker info >/dev/null 2>&1 || OVERLAYS=ray sh deploy/images.sh
 	$(UV) sync --frozen --inexact --compile-bytecode --quiet --package shuffledp-shuffler --extra ray
 	$(RUN) pytest -q -n 0 -m ray
+
+# For an idle machine, once a night: `NIGHTLY=1 .ci/run` adds it to the gate.
+nightly: test-ray
+	$(RUN) python -m bench clustered
 
 # Two at a time: types and the site take most of it.
 check: .venv/synced

@@ -29,10 +29,10 @@ def anchors() -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def measured(name: str) -> float:
-    """A constant of the guide, such as "M = 54,000"."""
-    found = re.findall(rf"`{name}\s=\s{NUMBER}`", GUIDE)
-    assert len(found) == 1, f"the guide has {len(found)} values of {name}"
+def measured(name: str, page: str = GUIDE) -> float:
+    """A constant of a page, such as "M = 54,000"."""
+    found = re.findall(rf"`{name}\s=\s{NUMBER}`", page)
+    assert len(found) == 1, f"the page has {len(found)} values of {name}"
     return float(found[0].replace(",", ""))
 
 
@@ -107,8 +107,9 @@ def test_a_row_of_the_sizing_table_follows_from_the_formula(row: list[float]) ->
 
 
 def test_the_plan_for_several_machines_follows_from_its_formulas() -> None:
-    section = GUIDE.split("\n## Several machines\n")[1].split("\n## ")[0]
-    lines = section.split("| records |")[1].split("\n\n")[0].splitlines()[2:]
+    page = (REPOSITORY / "docs" / "how-to" / "several-machines.md").read_text()
+    opening, moving, ordering = (measured(name, page) for name in "PRO")
+    lines = page.split("| records |")[1].split("\n\n")[0].splitlines()[2:]
     for line in lines:
         row = [float(cell.strip().replace(",", "")) for cell in line.strip("|").split("|")]
         geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
@@ -116,8 +117,8 @@ def test_the_plan_for_several_machines_follows_from_its_formulas() -> None:
         job = Job(Layer(geometry, "r", 2, b""), records, int(row[1]) * 2**30, bytes(SECRET_BYTES))
         assert row[2:5] == [job.blocks, job.buckets, job.blocks * (job.buckets + job.groups)]
         assert row[5] == rounded(records * (geometry.record_bytes(3) + ENTRY.itemsize) / 1e9)
-        assert row[6] == rounded(records * (measured("P") / 16 + measured("O")) / 6e7)
-        assert row[7] == rounded(records * (measured("P") + measured("R")) / 160 / 6e7)
+        assert row[6] == rounded(records * (opening / 16 + ordering) / 6e7)
+        assert row[7] == rounded(records * (opening + moving) / 160 / 6e7)
         link = 1.25e9 * 60
         assert row[8:] == [rounded(records * geometry.record_bytes(at) / link) for at in (2, 3)]
     assert len(lines) == 3

@@ -233,7 +233,7 @@ def _group(stat: Path) -> int:
 async def test_the_runtime_env_agent_speaks_plain_http_and_wants_the_token(
     cluster: RayCluster,
 ) -> None:
-    """What docs/operations.md, "Several machines", says of this port, which Ray cannot protect by
+    """What docs/how-to/several-machines.md, says of this port, which Ray cannot protect by
     TLS."""
     assert cluster.head is not None
     port = agent_port(cluster.head)

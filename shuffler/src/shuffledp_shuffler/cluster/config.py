@@ -21,7 +21,7 @@ class EngineConfig(Section, frozen=True, kw_only=True):
     files of this machine's `certificate` and `key`, and of the `authority` that signs those of all
     machines of the cluster, and of no other. A task on a worker takes at most about `task_memory`
     bytes. A head, or the first worker, may be away `wait_seconds`; a cluster that finishes nothing
-    in `stall_seconds` is given up. docs/operations.md, "Several machines".
+    in `stall_seconds` is given up. docs/how-to/several-machines.md.
     """
 
     kind: Literal["local", "ray"] = "local"

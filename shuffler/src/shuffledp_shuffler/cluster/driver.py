@@ -124,7 +124,7 @@ class Cluster:
                 ) from error
             raise ClusterFault(
                 f"the Ray head at {config.address} does not let this node in: compare the token, "
-                "and start Ray on this machine, too (docs/operations.md, `Several machines`)"
+                "and start Ray on this machine, too (docs/how-to/several-machines.md)"
             ) from error
         return self
 
