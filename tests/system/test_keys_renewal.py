@@ -371,7 +371,9 @@ def test_the_command_says_what_is_to_be_done_next(
     deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys_renew(deployment.folder, party=["node-1"], authority=False)
-    assert "new TLS keys and certificates: node-1\n" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "new TLS keys and certificates: node-1\n" in printed
+    assert "put them in place; running parties reload them" in printed
     keys_renew(deployment.folder, party=None, authority=True)
     printed = capsys.readouterr().out
     assert "everybody needs it" in printed

@@ -293,7 +293,6 @@ def renew(
             "whoever has the old roster refuses the new certificates: stop everything, and start "
             "it with both"
         )
-    typer.echo(
-        "put them in place and restart one by one: docs/operations.md, keys and their rotation"
-    )
+    next_step = "restart one by one" if done.new_authority else "running parties reload them"
+    typer.echo(f"put them in place; {next_step}: docs/operations.md, keys and their rotation")
     typer.echo("devices get them in new bundles: `shuffledp keys bundle`")
