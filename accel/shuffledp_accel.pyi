@@ -1,6 +1,7 @@
 from typing import final
 
 def paths(*, all: bool = False) -> list[str]: ...  # noqa: A002
+def ed25519_holds(public: bytes, signature: bytes, challenge: bytes) -> bool: ...
 
 @final
 class Elements:

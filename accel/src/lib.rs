@@ -1,7 +1,8 @@
 //! Batches of X25519 and of libsodium's sealed boxes, several at a time in the lanes of one core; and in ristretto255.
 //!
 //! `words`, `field25`, `field51`: arithmetic modulo 2^255 - 19. `ladder`, `comb`: multiplication of any point, and of one
-//! that is used again. `lanes` is what they need of a processor. `ristretto`: loops over a library's group.
+//! that is used again. `lanes` is what they need of a processor. `ristretto`, `ed25519`: loops over a library's group, and
+//! its equation of a signature.
 //! docs/adr/0012-accelerator.md says what is trusted here.
 
 // Loops over lanes and limbs name places on several arrays at once.
@@ -11,6 +12,7 @@
 mod avx2;
 mod batches;
 mod comb;
+pub mod ed25519;
 mod emulation;
 pub mod engine;
 mod field;

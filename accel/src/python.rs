@@ -1,5 +1,6 @@
 //! The crate as a Python module. Every argument is checked here; work runs without the interpreter's lock.
 
+use crate::ed25519;
 use crate::engine::{self, Engine as Inner};
 use crate::paths::available;
 use crate::ristretto;
@@ -222,11 +223,26 @@ impl Base {
     }
 }
 
+/// Whether the equation of Ed25519 holds, without the cofactor, for a key, a signature and the hash of nonce, key and text.
+///
+/// `ValueError` for wrong lengths. Which keys and nonces count at all is the caller's to decide.
+#[pyfunction]
+fn ed25519_holds(py: Python<'_>, public: &[u8], signature: &[u8], challenge: &[u8]) -> PyResult<bool> {
+    let public = key(public)?;
+    let ([r, s], []) = signature.as_chunks::<32>() else {
+        return Err(refused(format!("a signature has 64 bytes, not {}", signature.len())));
+    };
+    let size = challenge.len();
+    let challenge = challenge.try_into().map_err(|_| refused(format!("a hash has 64 bytes, not {size}")))?;
+    Ok(py.detach(|| ed25519::holds(&public, r, s, challenge)))
+}
+
 #[pymodule]
 fn shuffledp_accel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add_class::<Recipient>()?;
     module.add_class::<Elements>()?;
     module.add_class::<Base>()?;
+    module.add_function(wrap_pyfunction!(ed25519_holds, module)?)?;
     module.add_function(wrap_pyfunction!(paths, module)?)
 }

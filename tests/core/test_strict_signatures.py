@@ -15,9 +15,22 @@ from nacl import bindings
 
 from shuffledp_core.documents import signatures
 from shuffledp_core.documents.models import Credential
-from shuffledp_core.documents.signatures import check_signature, is_ours, libsodium, openssl
+from shuffledp_core.documents.signatures import (
+    Equation,
+    agrees,
+    check_signature,
+    is_ours,
+    libsodium,
+    of_wheel,
+    openssl,
+)
 from shuffledp_core.documents.signed import Signed, sign, verify
 from shuffledp_core.errors import SignatureError
+from shuffledp_core.onion.acceleration import AcceleratorWarning, wheel
+
+EQUATIONS: list[Equation] = [libsodium, openssl]
+if hasattr(wheel(), "ed25519_holds"):
+    EQUATIONS.append(of_wheel(wheel()))
 
 FIELD = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -184,7 +197,7 @@ def accepted(triple: Triple) -> bool:
     return True
 
 
-@pytest.fixture(params=[libsodium, openssl])
+@pytest.fixture(params=EQUATIONS, ids=lambda equation: equation.__name__)
 def equation(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> signatures.Equation:
@@ -221,7 +234,7 @@ def test_what_signers_make_is_valid_and_no_bit_of_it_can_change(
     public, signature = key.public_key().public_bytes_raw(), key.sign(message)
     whole = bytearray(public + signature)
     whole[bit // 8] ^= 1 << bit % 8
-    for equation in (libsodium, openssl):
+    for equation in EQUATIONS:
         equation(public, signature, message)
         with pytest.raises(InvalidSignature):
             equation(bytes(whole[:32]), bytes(whole[32:]), message)
@@ -236,6 +249,7 @@ def test_a_library_that_multiplies_by_the_cofactor_is_not_used(
 
     A library that takes it gives way to OpenSSL.
     """
+    monkeypatch.setenv("SHUFFLEDP_ACCEL", "off")
     probed: list[Triple] = []
 
     def lenient(public_key: bytes, signature: bytes, message: bytes) -> None:
@@ -257,6 +271,41 @@ def test_a_library_that_multiplies_by_the_cofactor_is_not_used(
     )
     assert times(8 * scalar, BASE) == times(8, add(nonce, times(hashed, point)))
     assert not strictly_valid(probed[0])
+
+
+class Wheel:
+    """A wheel whose equation of signatures holds as `verdict` says."""
+
+    def __init__(self, verdict: Callable[[bytes, bytes, bytes], bool]) -> None:
+        self.ed25519_holds = verdict
+
+
+def holds_with_cofactor(public_key: bytes, signature: bytes, hashed: bytes) -> bool:
+    point, nonce = decode(public_key), decode(signature[:32])
+    if point is None or nonce is None:
+        return False
+    h, scalar = int.from_bytes(hashed, "little") % ORDER, int.from_bytes(signature[32:], "little")
+    return times(8 * scalar, BASE) == times(8, add(nonce, times(h, point)))
+
+
+@pytest.mark.parametrize("verdict", [lambda *_: True, lambda *_: False, holds_with_cofactor])
+def test_a_wheel_that_judges_signatures_otherwise_is_not_used(
+    verdict: Callable[[bytes, bytes, bytes], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not agrees(of_wheel(Wheel(verdict)))
+    monkeypatch.setattr("shuffledp_core.onion.acceleration.wheel", lambda: Wheel(verdict))
+    signatures._equation.cache_clear()
+    try:
+        with pytest.warns(AcceleratorWarning, match="does not agree with OpenSSL"):
+            assert not accepted(ODD["a nonce with a part of order 8"][0])
+        assert signatures._equation() is libsodium
+    finally:
+        signatures._equation.cache_clear()
+
+
+@pytest.mark.parametrize("equation", EQUATIONS, ids=lambda equation: equation.__name__)
+def test_every_equation_passes_the_test_of_the_wheel(equation: Equation) -> None:
+    assert agrees(equation)
 
 
 def test_a_key_of_small_order_signs_no_document() -> None:

@@ -9,12 +9,18 @@ docs/adr/0009-one-set-of-signatures.md.
 
 from __future__ import annotations
 
+import secrets
+import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Final, TypeAlias
+from hashlib import sha512
+from typing import Any, Final, TypeAlias
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 
 Equation: TypeAlias = Callable[[bytes, bytes, bytes], None]
 """Step 4 of `check_signature`, by (public key, signature, message); raises `InvalidSignature`."""
@@ -98,11 +104,69 @@ def is_ours(equation: Equation) -> bool:
     return False
 
 
+def of_wheel(library: Any) -> Equation:
+    """Step 4 by the optional wheel `shuffledp-accel`, in half of libsodium's time.
+
+    docs/adr/0012-accelerator.md.
+    """
+    holds = library.ed25519_holds
+
+    def verify_by_wheel(public_key: bytes, signature: bytes, message: bytes) -> None:
+        challenge = sha512(signature[:32] + public_key + message).digest()
+        if not holds(public_key, signature, challenge):
+            raise InvalidSignature
+
+    return verify_by_wheel
+
+
+def agrees(equation: Equation) -> bool:
+    """True if step 4 accepts a fresh signature of OpenSSL but not with a bit changed.
+
+    And if it `is_ours`.
+    """
+    key = Ed25519PrivateKey.generate()
+    public_key = key.public_key().public_bytes_raw()
+    message = secrets.token_bytes(32)
+    signed = bytearray(key.sign(message))
+    try:
+        equation(public_key, bytes(signed), message)
+    except InvalidSignature:
+        return False
+    signed[secrets.randbelow(32)] ^= 1
+    try:
+        equation(public_key, bytes(signed), message)
+    except InvalidSignature:
+        return is_ours(equation)
+    return False
+
+
 @cache
 def _equation() -> Equation:
     # Looked at and not assumed: PyNaCl may be built on a system's libsodium, whose rules have
     # changed between versions.
+    by_wheel = _wheel_equation()
+    if by_wheel is not None:
+        return by_wheel
     try:
         return libsodium if is_ours(libsodium) else openssl
     except ImportError:  # documents are read and checked where PyNaCl is not installed
         return openssl
+
+
+def _wheel_equation() -> Equation | None:
+    """The wheel's equation, tested; None without the wheel, with an older one, or if it fails."""
+    from shuffledp_core.onion.acceleration import VARIABLE, AcceleratorWarning, wheel
+
+    library = wheel()
+    if not hasattr(library, "ed25519_holds"):
+        return None
+    equation = of_wheel(library)
+    if agrees(equation):
+        return equation
+    warnings.warn(
+        "shuffledp-accel: its verification of signatures does not agree with OpenSSL on this "
+        f"machine and is not used; report it, and set {VARIABLE}=off until it is fixed",
+        AcceleratorWarning,
+        stacklevel=2,
+    )
+    return None
