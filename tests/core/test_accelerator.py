@@ -15,7 +15,13 @@ from nacl.exceptions import CryptoError
 from shuffledp_core.errors import BadBatchError, ConfigError, RoundKeyError
 from shuffledp_core.onion import acceleration, suites
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.onion.layers import open_envelope, peel, seal_envelope, seal_envelopes
+from shuffledp_core.onion.layers import (
+    open_envelope,
+    open_envelopes,
+    peel,
+    seal_envelope,
+    seal_envelopes,
+)
 from shuffledp_core.onion.seeds import stream
 from shuffledp_core.onion.suites import SUITES, SealedBox, suite_named
 
@@ -189,6 +195,11 @@ def test_a_batch_of_users_is_sealed_as_each_would_be_alone() -> None:
         packed = b"".join(
             open_envelope(geometry, ROUND, keys[0][0], envelope) for envelope in together
         )
+        damaged = [bytes(geometry.envelope_bytes), *together, together[0][:-1] + b"\0"]
+        opened = open_envelopes(geometry, ROUND, keys[0][0], damaged)
+        assert opened[0] is None
+        assert opened[-1] is None or together[0].endswith(b"\0")
+        assert b"".join(filter(None, opened[1:-1])) == packed
         for position in (2, 3):
             packed = peel(geometry, ROUND, position, keys[position - 1][0], packed)
         assert packed == b"".join(message for own in users for message in own)

@@ -7,8 +7,10 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from shuffledp_core.errors import (
     DifferentSubmissionError,
     InvalidSubmissionError,
     NodeFault,
+    RoundStateError,
     SubmissionClosedError,
     UnknownRoundError,
 )
@@ -89,6 +92,52 @@ async def test_the_answers_of_a_group_are_fewer_than_make_a_node_give_up_callers
         release.set()
         opened.shut()
     assert groups == [1, most, most, most]
+
+
+async def test_a_group_is_checked_together_and_each_gets_its_own_refusal(tmp_path: Path) -> None:
+    begun, release = threading.Event(), threading.Event()
+    sent = [Submission(os.urandom(32).hex(), digest(data := envelope()), data) for _ in range(5)]
+    late = Submission(os.urandom(32).hex(), "", envelope(), SubmissionClosedError("late"))
+    groups: list[int] = []
+
+    def wait_and_take() -> Submission:
+        begun.set()
+        release.wait()
+        return sent[0]
+
+    def refuse_second(envelopes: Sequence[bytes]) -> list[InvalidSubmissionError | None]:
+        groups.append(len(envelopes))
+        bad = sent[2].envelope
+        return [InvalidSubmissionError("bad") if data == bad else None for data in envelopes]
+
+    with spool(tmp_path) as opened:
+        first = opened.store(wait_and_take, str, SIZE, refuse_second)
+        await asyncio.to_thread(begun.wait)
+        rest = [
+            opened.store(
+                partial(replace, other), lambda stored: stored.credential, SIZE, refuse_second
+            )
+            for other in [*sent[1:], late]
+        ]
+        release.set()
+        outcomes = await asyncio.gather(first, *rest, return_exceptions=True)
+        assert opened.accepted_count == 4
+    assert groups == [1, 4]
+    assert isinstance(outcomes[2], InvalidSubmissionError)
+    assert isinstance(outcomes[5], SubmissionClosedError)
+    assert outcomes[1] == sent[1].credential
+    assert outcomes[3:5] == [other.credential for other in sent[3:]]
+
+
+async def test_what_stops_the_check_of_a_group_refuses_all_of_it(tmp_path: Path) -> None:
+    def erased(_: Sequence[bytes]) -> list[InvalidSubmissionError | None]:
+        raise RoundStateError("the key is erased")
+
+    submission = Submission(os.urandom(32).hex(), digest(data := envelope()), data)
+    with spool(tmp_path) as opened:
+        with pytest.raises(RoundStateError):
+            await opened.store(lambda: submission, str, SIZE, erased)
+        assert opened.accepted_count == 0
 
 
 async def test_the_same_submission_counts_once_even_in_one_group(tmp_path: Path) -> None:

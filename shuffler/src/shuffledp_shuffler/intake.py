@@ -17,7 +17,6 @@ from shuffledp_core.documents.models import BatchHeader, Credential, Receipt, Ro
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.documents.submission import check_envelope
 from shuffledp_core.errors import BadBatchError, ClientFault, InvalidSubmissionError, ShuffleDPError
-from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.runtime.files import PART, erase
 from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.runtime.tasks import finish_if_cancelled, in_thread
@@ -101,6 +100,7 @@ class Submissions:
                         lambda: self._check_message(live, credential, claim, envelope),
                         lambda stored: self._receipt(live, stored.credential, stored.digest),
                         len(envelope),
+                        live.check_envelopes,
                     )
                 else:
                     receipt = asyncio.ensure_future(
@@ -121,7 +121,7 @@ class Submissions:
     ) -> Submission:
         claimed = self._check_claim(live, credential, claim)  # 2, 3
         if claimed.refusal is None:
-            _check_envelope(live, claimed, envelope)  # 8
+            _check_digest(live, claimed, envelope)  # 8; it is opened with others of its group
         return Submission(claimed.name, claimed.digest, envelope, claimed.refusal)
 
     async def _accept_in_turn(
@@ -208,26 +208,20 @@ class Submissions:
 
 def _check_envelope(live: LiveRound, claimed: _GenuineClaim, envelope: bytes) -> None:
     """Checks that the envelope of a genuine claim opens: `Submissions.accept`, step 8."""
-    terms = live.require_terms()
-    geometry = terms.geometry
-    if len(envelope) != geometry.envelope_bytes:
-        raise InvalidSubmissionError(
-            f"the envelope must have {geometry.envelope_bytes} bytes, not {len(envelope)}"
-        )
-    check_envelope(claimed.digest, envelope)
-    key = live.require_key()
+    _check_digest(live, claimed, envelope)
     if live.claims is not None:
-        live.claims.check(claimed.credential, envelope, key)
+        live.claims.check(claimed.credential, envelope, live.require_key())
         return
-    records = open_envelope(geometry, terms.manifest.round_id, key, envelope)
-    width = geometry.record_bytes(2)
-    distinct = {records[start : start + width] for start in range(0, len(records), width)}
-    # The mix would drop such copies and count them as lost messages of the round; here they cost
-    # only their sender.
-    if len(distinct) * width != len(records):
-        raise InvalidSubmissionError(
-            "the envelope holds the same onion twice; seal every message by itself"
-        )
+    (refusal,) = live.check_envelopes([envelope])
+    if refusal is not None:
+        raise refusal
+
+
+def _check_digest(live: LiveRound, claimed: _GenuineClaim, envelope: bytes) -> None:
+    length = live.require_terms().geometry.envelope_bytes
+    if len(envelope) != length:
+        raise InvalidSubmissionError(f"the envelope must have {length} bytes, not {len(envelope)}")
+    check_envelope(claimed.digest, envelope)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from shuffledp_core.errors import (
+    InvalidSubmissionError,
     RoundStateError,
     ShuffleDPError,
     SubmissionClosedError,
@@ -17,6 +18,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.mixproof.hops import Hop
 from shuffledp_core.mixproof.keys import NodeSecret
+from shuffledp_core.onion.layers import ENVELOPE_DOES_NOT_OPEN, open_envelopes
 from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_shuffler.checks import Terms
 from shuffledp_shuffler.metrics import NodeMetrics
@@ -96,6 +98,19 @@ class LiveRound:
                 f"the key of round {self.record.round_id} is erased ({self.record.phase})"
             )
         return self.private_key
+
+    def check_envelopes(
+        self, envelopes: Sequence[bytes]
+    ) -> Sequence[InvalidSubmissionError | None]:
+        """The refusal of each envelope of a plain round, or None; all are opened in one batch.
+
+        Their length is the round's.
+
+        Raises `RoundStateError` once the round key is erased.
+        """
+        geometry, round_id = self.require_terms().geometry, self.record.round_id
+        opened = open_envelopes(geometry, round_id, self.require_key(), envelopes)
+        return [_refusal_of(records, geometry.record_bytes(2)) for records in opened]
 
     def require_secret(self) -> NodeSecret:
         """The secrets of a verified round; `RoundStateError` once they are erased."""
@@ -258,3 +273,17 @@ class LiveRound:
                 return
             await changed.wait()
             await asyncio.sleep(WATCH_SECONDS)
+
+
+def _refusal_of(records: bytes | None, width: int) -> InvalidSubmissionError | None:
+    """The refusal of an envelope with these records of `width` bytes; None did not open."""
+    if records is None:
+        return InvalidSubmissionError(ENVELOPE_DOES_NOT_OPEN)
+    distinct = {records[start : start + width] for start in range(0, len(records), width)}
+    # The mix would drop such copies and count them as lost messages of the round; here they cost
+    # only their sender.
+    if len(distinct) * width != len(records):
+        return InvalidSubmissionError(
+            "the envelope holds the same onion twice; seal every message by itself"
+        )
+    return None

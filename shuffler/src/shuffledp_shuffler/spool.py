@@ -20,10 +20,10 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from shuffledp_core.errors import (
     DifferentSubmissionError,
@@ -68,19 +68,24 @@ class Submission:
     refusal: ShuffleDPError | None = None
 
 
+CheckTogether: TypeAlias = Callable[[Sequence[bytes]], Sequence[ShuffleDPError | None]]
+"""The refusal of each of some envelopes, or None."""
+
+
 @dataclass(eq=False)
 class _Request:
     """One request to the writer.
 
     `check` gives the submission or raises; `make_answer` makes the answer once it is stored.
 
-    `weight` is the length of the envelope, bytes.
+    `weight` is the length of the envelope, bytes; `check_together` see `Spool.store`.
     """
 
     check: Callable[[], Submission]
     make_answer: Callable[[Submission], Any]
     weight: int
     answer: asyncio.Future[Any] = field(repr=False)
+    check_together: CheckTogether | None = None
     outcome: Any = None
 
     def run_check(self) -> Submission | None:
@@ -190,7 +195,11 @@ class Spool:
             )
 
     def store(
-        self, check: Callable[[], Submission], make_answer: Callable[[Submission], T], weight: int
+        self,
+        check: Callable[[], Submission],
+        make_answer: Callable[[Submission], T],
+        weight: int,
+        check_together: CheckTogether | None = None,
     ) -> asyncio.Future[T]:
         """Checks, stores and answers a submission in the writer's thread.
 
@@ -202,6 +211,8 @@ class Spool:
                 refused, or raises.
             make_answer: makes the answer from the stored submission.
             weight: length of the envelope, bytes.
+            check_together: checks the envelopes of a group behind `check`, those that no `check`
+                refused; one function for all of a round.
 
         Raises:
             UnknownRoundError: at once; the round was deleted.
@@ -212,7 +223,7 @@ class Spool:
             NodeFault: the disk refused the write; nothing was acknowledged.
         """
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._enqueue(_Request(check, make_answer, weight, answer))
+        self._enqueue(_Request(check, make_answer, weight, answer, check_together))
         return answer
 
     async def find(self, credential: str) -> str | None:
@@ -280,6 +291,7 @@ class Spool:
             for request in group
             if (submission := request.run_check()) is not None
         ]
+        checked = _check_together(checked)
         try:
             stored = self._commit(checked)
         except (OSError, sqlite3.Error) as error:
@@ -366,6 +378,25 @@ class Spool:
             "SELECT digest FROM accepted WHERE credential = ?", (credential,)
         ).fetchone()
         return None if row is None else bytes(row[0]).hex()
+
+
+def _check_together(
+    group: list[tuple[_Request, Submission]],
+) -> list[tuple[_Request, Submission]]:
+    """The submissions that pass `check_together`; the others have their refusal as outcome."""
+    envelopes: dict[CheckTogether, list[tuple[_Request, bytes]]] = {}
+    for request, submission in group:
+        check, envelope = request.check_together, submission.envelope
+        if check is not None and envelope is not None and submission.refusal is None:
+            envelopes.setdefault(check, []).append((request, envelope))
+    for check, pairs in envelopes.items():
+        try:
+            refusals = check([envelope for _, envelope in pairs])
+        except ShuffleDPError as error:  # such as an erased key, which concerns all of them
+            refusals = [error] * len(pairs)
+        for (request, _), refusal in zip(pairs, refusals, strict=True):
+            request.outcome = refusal
+    return [(request, submission) for request, submission in group if request.outcome is None]
 
 
 def different_submission() -> DifferentSubmissionError:

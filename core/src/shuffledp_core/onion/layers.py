@@ -6,12 +6,17 @@ Peeling runs in worker processes, so this module and what it imports stay light 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from shuffledp_core.errors import BadBatchError, InvalidSubmissionError
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import DOES_NOT_OPEN, suite_named
 from shuffledp_core.sampling.randomness import RandomBytes, system_random
 from shuffledp_core.vocabulary import PROTOCOL
+
+ENVELOPE_DOES_NOT_OPEN: Final = (
+    "the envelope does not open under this round's key: it is damaged or sealed for another round"
+)
 
 
 def binding(round_id: str, position: int) -> bytes:
@@ -134,10 +139,29 @@ def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelop
     try:
         return suite_named(geometry.suite).opener(private_key, binding(round_id, 1))(envelope)
     except BadBatchError as error:
-        raise InvalidSubmissionError(
-            "the envelope does not open under this round's key: it is damaged or sealed for "
-            "another round"
-        ) from error
+        raise InvalidSubmissionError(ENVELOPE_DOES_NOT_OPEN) from error
+
+
+def open_envelopes(
+    geometry: Geometry, round_id: str, private_key: bytes, envelopes: Sequence[bytes]
+) -> list[bytes | None]:
+    """What `open_envelope` gives for each envelope, opened in one batch; None if it does not open.
+
+    Raises:
+        ValueError: an envelope does not have the geometry's length.
+    """
+    if any(len(envelope) != geometry.envelope_bytes for envelope in envelopes):
+        raise ValueError(f"every envelope must have {geometry.envelope_bytes} bytes")
+    opened = suite_named(geometry.suite).open_batch(
+        private_key, binding(round_id, 1), b"".join(envelopes), geometry.envelope_bytes
+    )
+    closed = set(opened.closed)
+    width = geometry.messages_per_user * geometry.record_bytes(2)
+    plain = iter(range(0, len(opened.data), width))
+    return [
+        None if index in closed else opened.data[(start := next(plain)) : start + width]
+        for index in range(len(envelopes))
+    ]
 
 
 def peel(
