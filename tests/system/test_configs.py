@@ -12,8 +12,11 @@ from shuffledp_analyst.config import AnalystConfig
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_core.errors import ConfigError
+from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.runtime.config import Section, load_config
 from shuffledp_ops.campaigns.config import Campaign
+from shuffledp_privacy.bounds import Setting, corrupted_bounds
+from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_shuffler.config import NodeConfig
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "config"
@@ -46,6 +49,29 @@ def keys_of(value: object) -> Iterator[str]:
     elif isinstance(value, tuple | dict):
         for each in value.values() if isinstance(value, dict) else value:
             yield from keys_of(each)
+
+
+def test_the_sample_campaign_has_noise_of_nodes_that_the_sample_device_accepts() -> None:
+    campaign = load_config(FOLDER / "campaign.toml", Campaign)
+    policy = load_config(FOLDER / "client.toml", ClientConfig).policy
+    (question,) = [asked for asked in campaign.questions if asked.name == "steps"]
+    mechanism = MECHANISMS[question.mechanism]
+    assert not mechanism.needs_crowd
+    assert isinstance(question.epsilon, float)
+    plan = calibrate(
+        question.mechanism,
+        Target(
+            question.epsilon,
+            policy.delta,
+            question.min_reports,
+            1,
+            symbols=mechanism.size_for(question.max_value),
+            epsilon_local=question.epsilon_local or None,
+        ),
+    )
+    assert plan.dummies_per_node > 0
+    corrupted = corrupted_bounds(plan, Setting(question.min_reports, 1), policy.delta)
+    assert corrupted.epsilon <= policy.epsilon_corrupted
 
 
 @pytest.mark.parametrize(("name", "model"), SAMPLES)

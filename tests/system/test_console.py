@@ -138,6 +138,7 @@ def test_a_form_becomes_the_plan_of_the_command(deployment: Deployment) -> None:
     assert (plan.open_seconds, plan.epsilon, plan.delta) == (600, 1, 1e-6)
     assert plan.route == ("node-1", "node-2")
     assert plan.size == MECHANISMS[plan.mechanism].size_for(20)
+    assert not MECHANISMS[plan.mechanism].needs_crowd  # a newcomer knows no number of liars
     assert not plan.allow_corrupt
     assert plan_of({**FIELDS, "colluding": "7"}, deployment.roster).colluding == 7
     assert plan.question == 0

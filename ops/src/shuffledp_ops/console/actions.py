@@ -17,7 +17,7 @@ from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_proto.v1 import analyst_pb2
 
 DEFAULTS: Final[Mapping[str, str]] = {
-    "mechanism": "geo-shuffle",
+    "mechanism": "node-histogram",
     "mix": Mix.PLAIN.value,
     "max_value": "20",
     "epsilon": "1",
