@@ -23,11 +23,14 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    NodeHistogram,
+    NodeSum,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
     RRShuffle,
     SGDLShuffle,
+    SplitMix,
 )
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, certified_epsilon, corrupted_bounds
@@ -71,12 +74,49 @@ def rappor(numbers: Numbers) -> RapporHistogram:
     )
 
 
+def node_histogram(numbers: Numbers) -> NodeHistogram:
+    """Any noise of the nodes, its total cut off anywhere."""
+    spread, mean = symbols(numbers, 1000), count(numbers, 10**5)
+    dummies = int(spread * mean * numbers.uniform(1, 2))
+    return NodeHistogram(
+        symbols=spread,
+        noise_epsilon=10 * chance(numbers),
+        mean=mean,
+        dummies=dummies,
+        blanket=numbers.choice([Fraction(0), chance(numbers)]),
+    )
+
+
+def node_sum(numbers: Numbers) -> NodeSum:
+    """Digits of any base, often plain unary code."""
+    largest = count(numbers, 10**6)
+    base = min(largest + 1, int(numbers.choice([2, 3, 10, 1000, 10**7])))
+    return NodeSum(
+        max_value=largest, noise_epsilon=10 * chance(numbers), base=base, mean=count(numbers, 10**6)
+    )
+
+
+def split_mix(numbers: Numbers) -> SplitMix:
+    """Any noise, also such as wraps around the modulus; few pieces hide little."""
+    largest = count(numbers, 10**6)
+    return SplitMix(
+        max_value=largest,
+        noise_epsilon=10 * chance(numbers),
+        shares=count(numbers),
+        modulus=largest + int(2 ** numbers.uniform(10, 31)),
+        pieces=2 + int(numbers.choice([0, 1, 5, 100])),
+    )
+
+
 DRAWN: Final[dict[str, Callable[[Numbers], Any]]] = {
     "krr-histogram": lambda n: KRRHistogram(symbols=symbols(n, 10**5), blanket=chance(n)),
     "hadamard-histogram": lambda n: HadamardHistogram(symbols=symbols(n, 10**5), blanket=chance(n)),
     "rappor-histogram": rappor,
     "dummy-histogram": lambda n: DummyHistogram(
-        symbols=symbols(n, 1000), slots=count(n, 60), fill=chance(n)
+        symbols=symbols(n, 1000),
+        slots=count(n, 60),
+        fill=chance(n),
+        blanket=n.choice([Fraction(0), chance(n)]),
     ),
     "rr-shuffle": lambda n: RRShuffle(max_value=count(n, 10**6), randomise=chance(n)),
     "one-bit-mean": lambda n: OneBitShuffle(max_value=count(n, 10**6), randomise=chance(n)),
@@ -90,6 +130,9 @@ DRAWN: Final[dict[str, Callable[[Numbers], Any]]] = {
         shares=count(n),
         padding=count(n, 10**5),
     ),
+    "split-mix": split_mix,
+    "node-histogram": node_histogram,
+    "node-sum": node_sum,
 }
 
 
@@ -103,6 +146,9 @@ def recheck(spec: Any, setting: Setting, delta: float) -> tuple[float, str]:
             corrupted_bounds(spec, setting, delta)
     except (CannotCertify, UsageError) as refusal:
         ended = f"refused: {refusal}"
+    except Exception:
+        sys.stdout.write(f"crashed: {spec} {setting} {delta!r}\n")
+        raise
     return time.process_time() - began, ended
 
 

@@ -202,7 +202,9 @@ def _least_error(kind: str, target: Target) -> Mechanism:
             return spec
         if can_correct:
             # The search's estimate may be off by some percent: now it is known by how much.
-            aim = replace(aim, epsilon=min(100.0, aim.epsilon * target.epsilon / certified))
+            # A fifth of what is called rough is left below the target: the estimate is not exact.
+            wanted = target.epsilon * (1 - ROUGH / 5)
+            aim = replace(aim, epsilon=min(100.0, aim.epsilon * wanted / certified))
             corrected = _search_again(replace(family, guess=float(parameter)), aim)
             if corrected is not None and family.build(corrected) != spec:
                 looser = spec if is_met else None

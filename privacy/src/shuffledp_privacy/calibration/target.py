@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -178,16 +178,24 @@ def excess_of_delta(delta: float, target: Target) -> float:
 
 
 def excess_of_rounds(
-    curve: Callable[[int, Floats], Floats], pure: Callable[[int], float], target: Target
+    curve: Callable[[int, Floats], Floats],
+    pure: Callable[[int], float],
+    target: Target,
+    tried: Iterable[int] = (),
 ) -> float:
-    """ln of the rounds' ε over the wanted one at a few distances.
+    """ln of the rounds' ε over the wanted one at a few distances, under metric adjacency.
 
     The certificate covers all, and is a little above.
+
+    Args:
+        curve: total ε -> δ of a change by d.
+        pure: total ε of a change by d at δ = 0.
+        target: the rounds.
+        tried: the distances, where the worst may be other than 1, reach/8 and the reach.
     """
     worst, metric = LOWEST, target.adjacency is Adjacency.METRIC
-    for distance in sorted(
-        {1, max(1, target.reach // 8), target.reach} if metric else {target.reach}
-    ):
+    few = {1, max(1, target.reach // 8), target.reach}
+    for distance in sorted(set(tried) or few if metric else {target.reach}):
         goal = target.epsilon * AIM / (1 + COVERED) * (distance if metric else 1)
         epsilon = min(
             composed_epsilon(partial(curve, distance), target), pure(distance) * target.rounds

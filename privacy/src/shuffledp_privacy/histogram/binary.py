@@ -111,7 +111,9 @@ class CompositionTables:
 
     def _best(self, alpha: float, beta: float) -> Floats:
         spend_work(LAW_COST + ENTRY_COST / 6 * self.at_least.size)
-        return np.asarray((alpha * self.at_least[:, :-1] - beta * self.at_least[:, 1:]).max(axis=1))
+        gains = alpha * self.at_least[:, :-1]
+        gains -= beta * self.at_least[:, 1:]
+        return np.asarray(gains.max(axis=1))
 
 
 class BinaryCompositions:

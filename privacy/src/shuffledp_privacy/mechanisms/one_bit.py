@@ -26,6 +26,7 @@ from shuffledp_privacy.calibration.target import (
     AIM,
     Target,
     excess_of_delta,
+    excess_of_rounds,
 )
 from shuffledp_privacy.histogram.krr import certified_delta
 from shuffledp_privacy.primitives.contour import Floats
@@ -111,14 +112,14 @@ class OneBitAnalysis(Analysis):
         upper = np.where(sizes >= item.pure(distance), 0.0, curve(np.minimum(sizes, 700.0)))
         return np.asarray(np.where(epsilons >= 0.0, upper, reflect_curve(upper, sizes)))
 
-    def excess(self, target: Target) -> float | None:
+    def excess(self, target: Target) -> float:
         """From the datasets whose others all hold 0, or all k.
 
         The certificate looks at all of them, once.
         """
-        if target.rounds > 1:
-            return None
         item = one_bit_round(self.spec, target.setting)
+        if target.rounds > 1:
+            return excess_of_rounds(item.ends_curve, item.pure, target, item.tried_distances())
         goal = target.epsilon * AIM / (1 + rr.SLACK)
         delta = max(item.quick(d, goal * item.units(d)) for d in item.tried_distances())
         return excess_of_delta(delta, target)

@@ -29,6 +29,7 @@ from shuffledp_privacy.bounds import (
     Bounds,
     Setting,
     certified_curve,
+    certified_epsilon,
     corrupted_bounds,
     delta_bounds,
     domain_of,
@@ -295,7 +296,7 @@ def _by_shares(rounds: Sequence[Round], delta: float) -> float:
     if total > MOST_SHARES or share < SMALLEST_DELTA or any(r.rate != 1 for r in rounds):
         return math.inf
     try:
-        summed = sum(r.times * epsilon_bounds(r.spec, r.setting, share).certified for r in rounds)
+        summed = sum(r.times * certified_epsilon(r.spec, r.setting, share) for r in rounds)
     except (CannotCertify, UsageError):
         return math.inf
     return up(summed, ELEMENTARY * (len(rounds) + 2))
@@ -415,7 +416,7 @@ def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -
     Fewer `steps` are faster and looser, never unsound (`loss_distribution.compose_curves`).
     """
     if _is_single(rounds):
-        return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta).certified
+        return certified_epsilon(rounds[0].spec, rounds[0].setting, delta)
     _adjacency(rounds)
     return _certified_epsilon(at_common_distance(rounds), delta, steps)[0]
 

@@ -194,9 +194,31 @@ class OneBitRound:
         window = one_symbol_window(self.law, self.honest)
         return float(self.rate(distance)) * one_symbol(self.law, self.honest, window, total)
 
+    def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
+        """`quick` at many total ε, shape alike, without its care for rounding; an estimate."""
+        window = one_symbol_window(self.law, self.honest)
+        rate = float(self.rate(distance))
+        growth = 1 + np.expm1(np.minimum(epsilons, 700.0)) / rate
+        ratio = self.law.p / self.law.q
+        ones = window.support
+        density = (ratio * ones + (self.honest - ones) / ratio) / self.honest
+        moved = window.pmf * density
+        # The density rises: each order of the two datasets gains on one side of a threshold.
+        first = np.searchsorted(density, growth)
+        gained = _tail_sums(moved)[first] - growth * _tail_sums(window.pmf)[first]
+        last = density.size - np.searchsorted(density, 1 / growth)
+        lost = _tail_sums(window.pmf[::-1])[last] - growth * _tail_sums(moved[::-1])[last]
+        deltas = rate * np.clip(np.maximum(gained, lost), 0.0, 1.0)
+        return np.where(epsilons < self.pure(distance), deltas, 0.0)
+
     def tried_distances(self) -> list[int]:
         """Distances at which datasets are tried."""
         return probes(self.d_max) if self.metric else [self.d_max]
+
+
+def _tail_sums(values: Floats) -> Floats:
+    """Sum of the values from each place on, and 0 for none."""
+    return np.append(np.cumsum(values[::-1])[::-1], 0.0)
 
 
 def _intervals(last: int) -> tuple[Floats, Floats]:
