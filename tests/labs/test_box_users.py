@@ -52,4 +52,16 @@ def test_no_two_folders_have_one_user_and_a_folder_that_is_gone_gives_its_own_ba
     folders[1].rmdir()
     assert sandbox._reserve_user(tmp_path) in users
     for holder in sandbox._user_locks.values():
-        holder.close()
+        os.close(holder)
+
+
+def test_users_that_are_held_to_the_end_of_a_process_are_no_unclosed_sockets(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "from pathlib import Path; import sys; from shuffledp_labs.student import sandbox; "
+        "sandbox._reserve_user(Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-W", "default::ResourceWarning", "-c", program, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""

@@ -48,7 +48,7 @@ MAX_SCRATCH: Final = 256 * MIB
 _USERS: Final = range(61184, 65520)
 """User numbers that no person has: those of systemd's dynamic users."""
 
-_user_locks: Final[dict[Path, socket.socket]] = {}
+_user_locks: Final[dict[Path, int]] = {}
 """What reserves the user of each folder."""
 
 _GUESTS: Final = ("numpy", "PyNaCl", "cffi", "pycparser")
@@ -300,7 +300,7 @@ def _reserve_user(scratch: Path) -> int:
     if sys.platform != "linux":
         return secrets.choice(_USERS)
     for folder in [reserved for reserved in _user_locks if not reserved.exists()]:
-        _user_locks.pop(folder).close()
+        os.close(_user_locks.pop(folder))
     for owner in secrets.SystemRandom().sample(_USERS, len(_USERS)):
         holder = socket.socket(socket.AF_UNIX)
         try:
@@ -308,7 +308,7 @@ def _reserve_user(scratch: Path) -> int:
         except OSError:
             holder.close()
             continue
-        _user_locks[scratch] = holder
+        _user_locks[scratch] = holder.detach()  # open until the folder or this process has gone
         return owner
     raise LabError(
         "all users for students' programs are in use: let other graders on this machine end first"
