@@ -277,6 +277,27 @@ def test_figures_of_other_data_are_other_pictures(results: dict[str, Results]) -
         assert str(results[name].rows[0].settings["addresses"]) in title
 
 
+def test_every_series_of_a_legend_is_seen(results: dict[str, Results]) -> None:
+    """A number without a neighbour is a mark, and has its interval, too.
+
+    RR-Shuffle of figure 23 takes 2,609 users: a quick run has one such number.
+    """
+    figure = experiment("002-f23").draw(results["002-f23"])
+    (alone,) = (line for line in figure.axes[0].lines if line.get_label() == "RR-Shuffle")
+    assert np.isfinite(np.asarray(alone.get_ydata(), dtype=float)).sum() == 1
+    assert alone.get_marker() != "None"
+    assert len(figure.axes[0].collections) == len(figure.axes[0].lines)
+    certified = [line for line in figure.axes[1].lines if line.get_marker() != "None"]
+    assert len({line.get_marker() for line in certified}) == len(certified) > 2
+
+
+def test_a_map_of_made_up_addresses_says_so(results: dict[str, Results]) -> None:
+    (title,) = (
+        axes.get_title() for axes in experiment("002-f22").draw(results["002-f22"]).axes[:1]
+    )
+    assert "stand-in addresses" in title
+
+
 def test_no_series_of_a_figure_doubles_back() -> None:
     for quick in (False, True):
         users = experiment("002-f6").work(quick=quick)["users"]

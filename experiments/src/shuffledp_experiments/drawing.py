@@ -80,7 +80,10 @@ def line(
     label: str | None = None,
     **style: Any,
 ) -> None:
-    """Draw one series, in its kind's colour unless `style` differs, with its interval if any."""
+    """Draw one series, in its kind's colour unless `style` differs, with its interval if any.
+
+    A point without a neighbour gets a mark, since no line shows it.
+    """
     rows = [
         row
         for row in (result.rows if isinstance(result, Results) else result)
@@ -91,9 +94,17 @@ def line(
     style.setdefault("color", COLOURS[rows[0].kind])
     style.setdefault("lw", 1.8)
     x = np.array([row.x for row in rows], dtype=np.float64)
-    y = np.array([row.y for row in rows])
-    axes.plot(x, y, label=series if label is None else label, **style)
-    if all(row.low is not None and row.high is not None for row in rows):
+    y = np.array([row.y for row in rows], dtype=np.float64)
+    shown = np.isfinite(y)
+    beside = np.append(False, shown[:-1]) | np.append(shown[1:], False)
+    (drawn,) = axes.plot(x, y, label=series if label is None else label, **style)
+    alone = np.flatnonzero(shown & ~beside)
+    if alone.size and drawn.get_marker() in {"None", None}:
+        drawn.set_marker("o")
+        drawn.set_markersize(4.5)
+        drawn.set_markevery(alone.tolist())
+    if any(row.low is not None and row.high is not None for row in rows):
+        # Without an interval: not a number, where nothing is filled.
         low, high = (
             np.array([getattr(row, end) for row in rows], dtype=np.float64)
             for end in ("low", "high")

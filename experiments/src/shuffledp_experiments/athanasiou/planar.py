@@ -49,6 +49,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
+MARK: Final[dict[str, dict[str, Any]]] = {
+    name: {"marker": marker, "ms": size, "mfc": "none"}
+    for name, marker, size in zip(NAMES, ("s", "o", "^"), (8, 4, 5), strict=True)
+}
+"""Marks of what is certified, which tell equal values apart."""
+
 TABLE_3: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
     (1000, 0.15): ("300", "120", "40", "2"),
     (1000, 0.2): ("210", "80", "40", ".9"),
@@ -277,7 +283,7 @@ def draw_figure(result: Results) -> Figure:
                 f"{name}, certified to d = {d_max}",
                 label=name,
                 color=COLOUR[name],
-                marker=".",
+                **MARK[name],
             )
     for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
         squares_moved = "1 square" if d_max == 1 else f"{d_max} of {squares} squares"

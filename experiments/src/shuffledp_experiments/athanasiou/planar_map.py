@@ -94,8 +94,9 @@ def draw_map(result: Results) -> Figure:
     panel.set_aspect(1 / math.cos(math.radians(30.5)))
     panel.set_xlabel("longitude (degrees)")
     panel.set_ylabel("latitude (degrees)")
+    kind = "stand-in addresses" if result.notes[0].startswith("stand-in") else "addresses"
     panel.set_title(
-        f"{int(counts.sum()):,} addresses in the paper's rectangle around Austin", fontsize=11
+        f"{int(counts.sum()):,} {kind} in the paper's rectangle around Austin", fontsize=11
     )
     return figure
 
