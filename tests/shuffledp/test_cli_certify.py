@@ -241,6 +241,16 @@ def test_one_report_alone_attains_the_local_epsilon(shell: Shell) -> None:
     assert answer["epsilon"]["attained"] <= answer["epsilon"]["certified"]
 
 
+def test_one_bit_alone_attains_the_local_epsilon(shell: Shell) -> None:
+    """The report is the bit, so that no order of bits is lost: 1 - a - e^ε a = δ, a = p/2."""
+    answer = shell.certify(
+        "rr-shuffle --max-value 1 --users 50 --randomise 0.4 --delta 0.01 --corrupt-nodes 1,2,3"
+    )
+    exact = math.log((0.8 - 0.01) / 0.2)
+    assert answer["epsilon"]["attained"] == pytest.approx(exact, rel=1e-4)
+    assert answer["epsilon"]["attained"] <= answer["epsilon"]["certified"]
+
+
 def test_with_one_honest_node_the_shuffle_guarantee_stands(shell: Shell) -> None:
     plain, partly = shell.certify(KRR), shell.certify(f"{KRR} --corrupt-nodes 1,3")
     assert partly["epsilon"] == plain["epsilon"]
