@@ -47,6 +47,11 @@ def chance(numbers: Numbers) -> Fraction:
     return 1 - value if numbers.random() < 0.15 else value
 
 
+def blanket(numbers: Numbers) -> Fraction:
+    """Values in the open, or any blanket."""
+    return chance(numbers) if numbers.random() < 0.5 else Fraction(0)
+
+
 def count(numbers: Numbers, most: int = 10**9) -> int:
     """A number of any size."""
     return int(10 ** numbers.uniform(0, np.log10(most)))
@@ -83,7 +88,7 @@ def node_histogram(numbers: Numbers) -> NodeHistogram:
         noise_epsilon=10 * chance(numbers),
         mean=mean,
         dummies=dummies,
-        blanket=numbers.choice([Fraction(0), chance(numbers)]),
+        blanket=blanket(numbers),
     )
 
 
@@ -116,7 +121,7 @@ DRAWN: Final[dict[str, Callable[[Numbers], Any]]] = {
         symbols=symbols(n, 1000),
         slots=count(n, 60),
         fill=chance(n),
-        blanket=n.choice([Fraction(0), chance(n)]),
+        blanket=blanket(n),
     ),
     "rr-shuffle": lambda n: RRShuffle(max_value=count(n, 10**6), randomise=chance(n)),
     "one-bit-mean": lambda n: OneBitShuffle(max_value=count(n, 10**6), randomise=chance(n)),
