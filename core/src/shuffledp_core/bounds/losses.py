@@ -6,6 +6,7 @@ outcomes; one that Q never has counts in full. Pure; numpy alone.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -44,14 +45,20 @@ class PrivacyLosses:
         """δ at each total ε, of any sign; same shape. Never below the truth."""
         import numpy as np
 
-        finite = _excess(self.most, self.high, epsilons) * (1 + MARGIN)
+        sums = []
+        for epsilon in epsilons.flat:
+            above = self.count_above(float(epsilon))
+            sums.append(_excess(self.most[:above], self.high[:above], float(epsilon)))
+        finite = np.array(sums).reshape(epsilons.shape) * (1 + MARGIN)
         return np.minimum(1.0, finite + self.infinite_high)
+
+    def count_above(self, epsilon: float) -> int:
+        """Number of losses whose upper bound is above ε: no other adds to the certified δ."""
+        return bisect_left(self.most, -epsilon, key=lambda loss: -float(loss))
 
     def attained_delta(self, epsilon: float) -> float:
         """δ at a total ε. Never above the truth."""
-        import numpy as np
-
-        finite = float(_excess(self.least, self.low, np.array([epsilon]))[0])
+        finite = _excess(self.least, self.low, epsilon)
         return min(1.0, finite * (1 - MARGIN) + self.infinite_low)
 
     def combine(self, other: PrivacyLosses) -> PrivacyLosses:
@@ -125,13 +132,8 @@ def _shorten(losses: PrivacyLosses) -> PrivacyLosses:
     )
 
 
-def _excess(
-    losses: NDArray[np.float64], masses: NDArray[np.float64], epsilons: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Σ P (1 - e^(ε - loss))_+ at each ε."""
+def _excess(losses: NDArray[np.float64], masses: NDArray[np.float64], epsilon: float) -> float:
+    """Σ P (1 - e^(ε - loss))_+."""
     import numpy as np
 
-    sums = [
-        float(masses @ -np.expm1(np.minimum(epsilon - losses, 0.0))) for epsilon in epsilons.flat
-    ]
-    return np.array(sums).reshape(epsilons.shape)
+    return float(masses @ -np.expm1(np.minimum(epsilon - losses, 0.0)))

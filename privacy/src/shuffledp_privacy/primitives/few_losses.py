@@ -19,9 +19,17 @@ from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, check_del
 from shuffledp_privacy.numerics.rounding import down
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.responses import response_bounds
+from shuffledp_privacy.primitives.work import spend_work
 
 OPEN: Final = "N7: a report is the value itself; with every node corrupt nothing hides it"
 """Basis of ε_L where values are in the open."""
+
+
+CALL_COST: Final = 150.0
+"""Work of δ at one ε besides its losses, as `work` counts it."""
+
+LOSS_COST: Final = 0.15
+"""Work of a loss at one ε."""
 
 
 class OpenValueAnalysis(Analysis):
@@ -54,6 +62,7 @@ def delta_of_losses(losses: PrivacyLosses, epsilon: float, basis: tuple[str, ...
 
 def certified_delta(losses: PrivacyLosses, epsilon: float) -> float:
     """δ at a total ε; never below the truth."""
+    spend_work(CALL_COST + LOSS_COST * losses.count_above(epsilon))
     return float(losses.certified_delta(np.array([epsilon]))[0])
 
 
@@ -64,6 +73,7 @@ def least_epsilon(losses: PrivacyLosses, delta: float) -> float:
         CannotCertify: what no ε covers is more likely than δ.
     """
     check_delta(delta, pure=True)
+    spend_work(LOSS_COST * losses.most.size)  # to make them
     if losses.infinite_high > delta:
         raise CannotCertify(
             f"the ends of the noise alone have a delta of {losses.infinite_high:.4g}: allow more "
