@@ -74,7 +74,10 @@ def _show_account(population: str, account: AccountReplay) -> None:
         f"  epsilon {account.spent:.6g} of {account.limit:g} is spent at delta {account.delta:g}"
     )
     if account.restored:
-        typer.echo(f"  {account.restored:,} charged again after a restore from a backup")
+        typer.echo(f"  {account.restored:,} charged or settled again after a restore from a backup")
+    if account.missing:
+        numbers = _ranges(tuple(sorted(account.missing)))
+        typer.echo(f"  MISSING since a restore from a backup: entries {numbers}")
     if account.unexplained:
         rounds = ", ".join(account.unexplained)
         typer.echo(f"  released before the log began, without the nodes' discards: {rounds}")

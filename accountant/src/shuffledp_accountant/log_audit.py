@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
 
 from shuffledp_accountant.ledger.charges import Budget, total
 from shuffledp_accountant.ledger.restoring import plan_of
@@ -21,8 +24,11 @@ from shuffledp_core.transparency.entries import LedgerEvent, LedgerLogEntry
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_privacy.analysis import Cost, cost_of
 
-_TOLERANCE = 1e-6
+_TOLERANCE: Final = 1e-6
 """Relative difference between ε of two builds that is not called a contradiction."""
+
+MOST_MISSING: Final = 1_000_000
+"""Most charges in a row that a restored account can lack."""
 
 
 @dataclass
@@ -31,7 +37,8 @@ class AccountReplay:
 
     `spent` and `limit` are ε at `delta`, of the newest certificate, or composed here after a
     restore, which no certificate counts yet; `unexplained` are the rounds that were released before
-    the log began, whose discards it does not have.
+    the log began, whose discards it does not have; `missing` are the numbers before `entry` of
+    charges that were lost in a restore and not found again.
     """
 
     entry: int = 0
@@ -42,6 +49,7 @@ class AccountReplay:
     released: int = 0
     restored: int = 0
     unexplained: list[str] = field(default_factory=list)
+    missing: set[int] = field(default_factory=set)
     open: dict[str, Certificate] = field(default_factory=dict)
     costs: Counter[Cost] = field(default_factory=Counter)
 
@@ -112,17 +120,37 @@ class LogAudit:
 
     def _restore(self, entry: LedgerLogEntry) -> None:
         plan = self._certificate(entry, 0, CertificateStage.PLAN)
-        account = self._begin(entry, plan)
-        account.entry = max(account.entry + 1, plan.ledger.entry)
-        account.costs[_planned_cost(plan)] += 1
+        account = self.accounts.setdefault(entry.population, AccountReplay())
+        if plan.round_id not in account.open:
+            self._begin(entry, plan)
+            self._take_position(account, plan, entry.position)
+            account.costs[_planned_cost(plan)] += 1
         account.restored += 1
         if len(entry.documents) > 1:
             final = self._certificate(entry, 1, CertificateStage.FINAL)
             self._replace_cost(account, account.open.pop(plan.round_id), final)
+            account.settled += 1
         # No certificate signed so far counts this charge.
         position = plan.ledger
         account.spent = _composed_epsilon(account, position)
         account.limit, account.delta = position.limit, position.delta
+
+    def _take_position(
+        self, account: AccountReplay, plan: Certificate, position: int | msgspec.UnsetType
+    ) -> None:
+        if isinstance(position, msgspec.UnsetType):  # of an earlier build, which did not say
+            position = max(account.entry + 1, plan.ledger.entry)
+        if position > account.entry:
+            if position > account.entry + MOST_MISSING:
+                raise self._contradiction(f"round {plan.round_id} is entry {position:,}")
+            account.missing.update(range(account.entry + 1, position))
+            account.entry = position
+        elif position in account.missing:
+            account.missing.remove(position)
+        else:
+            raise self._contradiction(
+                f"round {plan.round_id} is entry {position} of {plan.population}, as another one"
+            )
 
     def _certificate(
         self, entry: LedgerLogEntry, position: int, stage: CertificateStage

@@ -136,13 +136,22 @@ class Ledger:
             ):
                 return certificate
 
-    def settle(self, round_id: str, real: Settlement, certify: Certify) -> bytes:
+    def settle(
+        self, round_id: str, real: Settlement, certify: Certify, *, is_restored: bool = False
+    ) -> bytes:
         """Settles a reservation for the reports that arrived.
 
         Returns the final certificate, repeatedly the same.
 
         The charge never falls (`charges.settled_cost`). Where fewer honest users than reserved are
         left it rises, even beyond the budget: the reports exist.
+
+        Args:
+            round_id: reserved before.
+            real: the reports that arrived, and their cost.
+            certify: signs the certificate; see `reserve`.
+            is_restored: whether the certificate was signed before a restore from a backup, so that
+                it does not count what was charged since.
 
         Raises:
             RoundStateError: settled before for another count, or released.
@@ -165,8 +174,12 @@ class Ledger:
                 "final_certificate": certificate,
                 **cost_columns(*rules.settled_cost(charge, real)),
             }
-            entry = ledger_log_entry(
-                LedgerEvent.SETTLED, charge.population, charge.round_id, certificate
+            entry = (
+                restored_log_entry(replace(charge, final_certificate=certificate))
+                if is_restored
+                else ledger_log_entry(
+                    LedgerEvent.SETTLED, charge.population, charge.round_id, certificate
+                )
             )
             if self._change(charge, revision, values, entry):
                 return certificate
@@ -217,12 +230,13 @@ class Ledger:
             revision, standing = self._snapshot(population)
             taken = self.positions(population)
             last = max(standing.last_entry, reconciled, *(charge.entry for charge in lost), 0)
-            rows = []
+            placed = []
             for charge in lost:
                 entry = charge.entry
                 if entry in taken:
                     last = entry = last + 1
-                rows.append(row_of_charge(replace(charge, entry=entry)))
+                placed.append(replace(charge, entry=entry))
+            rows = [row_of_charge(charge) for charge in placed]
             mark = update(populations).where(populations.c.name == population)
             mark = mark.values(reconciled=max(standing.reconciled, reconciled))
 
@@ -233,7 +247,7 @@ class Ledger:
                     db.execute(insert(charges), rows)
                 db.execute(mark)
 
-            entries = [restored_log_entry(charge) for charge in lost]
+            entries = [restored_log_entry(charge) for charge in placed]
             if self._commit(population, revision, change, entries):
                 return
 

@@ -220,9 +220,8 @@ def _settle(ledger: Ledger, evidence: RoundCertificates) -> None:
     if final is None or data is None:
         return
     charge = _charge(evidence)
-    ledger.settle(
-        final.round_id, Settlement(final.users, charge.cost, charge.epsilon), lambda _: data
-    )
+    real = Settlement(final.users, charge.cost, charge.epsilon)
+    ledger.settle(final.round_id, real, lambda _: data, is_restored=True)
 
 
 def _setting(certificate: Certificate) -> Setting:

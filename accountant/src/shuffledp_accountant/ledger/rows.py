@@ -62,20 +62,28 @@ def append_to_log(db: Connection, entries: Sequence[bytes]) -> None:
 
 
 def ledger_log_entry(
-    event: LedgerEvent, population: str, round_id: str, *documents: bytes
+    event: LedgerEvent,
+    population: str,
+    round_id: str,
+    *documents: bytes,
+    position: int | msgspec.UnsetType = msgspec.UNSET,
 ) -> bytes:
     """The log entry of a change; `LedgerError` for one that is longer than a log can hold."""
     texts = tuple(document.decode() for document in documents)
     try:
         return LedgerLogEntry(
-            event=event, population=population, round_id=round_id, documents=texts
+            event=event,
+            population=population,
+            round_id=round_id,
+            documents=texts,
+            position=position,
         ).to_bytes()
     except ValueError as error:
         raise LedgerError(f"cannot be logged: {error}; nothing was changed") from error
 
 
 def restored_log_entry(charge: Charge) -> bytes:
-    """The log entry of a charge that is made again after a restore from a backup."""
+    """The log entry of a charge that is made, or settled, again after a restore from a backup."""
     final = () if charge.final_certificate is None else (charge.final_certificate,)
     return ledger_log_entry(
         LedgerEvent.RESTORED,
@@ -83,6 +91,7 @@ def restored_log_entry(charge: Charge) -> bytes:
         charge.round_id,
         charge.plan_certificate,
         *final,
+        position=charge.entry,
     )
 
 

@@ -36,12 +36,15 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             reservation, the final certificate of a settlement, the nodes' discards of a release;
             of a charge that was made again after a restore, its plan certificate and perhaps its
             final one.
+        position: of a charge that was made again: its number in the account, which may be another
+            than its certificates state.
     """
 
     event: LedgerEvent
     population: str
     round_id: str
     documents: tuple[str, ...]
+    position: int | msgspec.UnsetType = msgspec.UNSET
 
     def to_bytes(self) -> bytes:
         """The entry as the log holds it.
