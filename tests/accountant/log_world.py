@@ -28,6 +28,7 @@ from shuffledp_client.policy import Policy
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import (
     Announcement,
+    BatchHeader,
     Certificate,
     Countersignature,
     Roster,
@@ -71,6 +72,27 @@ class Branch:
         round_id, certificate = self.reserve()
         self.accountant.publish_log()
         return round_id, certificate
+
+    def settle(self, round_id: str, accepted: int) -> Certificate:
+        """Settles a round by headers of all nodes, and publishes it."""
+        headers = [
+            self.world.deployment.identity_of(node)
+            .sign(
+                BatchHeader(
+                    round_id=round_id,
+                    position=position,
+                    users=accepted,
+                    records=accepted,
+                    digest="00" * 32,
+                )
+            )
+            .to_bytes()
+            for position, node in enumerate(NODES, start=2)
+        ]
+        final = self.accountant.settle(round_id, accepted, headers)
+        self.accountant.publish_log()
+        key = bytes.fromhex(self.world.roster.accountant.identity_key)
+        return verify(Signed.from_bytes(final), Certificate, ACCOUNTANT, key)
 
     def proof(self, round_id: str, certificate: Signed) -> str:
         return self.accountant.log_proof(round_id, certificate.to_bytes()).decode()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import http.client
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, LogProofError, UnreachableError
 from shuffledp_core.runtime.keys import read_file
-from shuffledp_core.transparency.entries import LedgerLogEntry
+from shuffledp_core.transparency.entries import LedgerLogEntry, log_keys_of
+from shuffledp_core.transparency.logged import check_ended
 from shuffledp_core.transparency.notes import (
     MAX_NOTE_BYTES,
     Checkpoint,
@@ -31,14 +36,53 @@ from shuffledp_core.transparency.tiles import (
 from shuffledp_core.transparency.tree import HASH_BYTES, MerkleTree, leaf_hash
 
 MOST_ENTRIES: Final = 10_000_000
-"""Most entries of a log that is read: its hashes take 64 bytes of memory each."""
+"""Most entries of a log that is read by default: its hashes take 64 bytes of memory each."""
 
 SECONDS: Final = 30.0
 """Longest silence of a web server."""
 
+_CHUNK_BYTES: Final = 2**16
+
+
+@dataclass(frozen=True)
+class LogLimits:
+    """What reading a log may take: entries, bytes of all files, and seconds with their checks."""
+
+    entries: int = MOST_ENTRIES
+    size: int = 2**33
+    seconds: float = 4 * 3600.0
+
+
+class Allowance:
+    """Bytes and time that are left of the limits."""
+
+    def __init__(self, limits: LogLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._left = limits.size
+        self._until = clock() + limits.seconds
+
+    def spend(self, size: int = 0) -> None:
+        """Subtract bytes that were read; `ConfigError` where the limits are reached."""
+        self._left -= size
+        if self._left < 0:
+            raise ConfigError(
+                f"the log has more than {self._limits.size / 10**6:,.0f} MB: raise --most-megabytes"
+            )
+        if self._clock() >= self._until:
+            raise ConfigError(
+                f"the log takes longer than {self._limits.seconds / 60:g} minutes: raise "
+                "--most-minutes"
+            )
+
 
 class LogSource(Protocol):
-    """Where the files of a log are."""
+    """Where the files of a log are, within limits."""
+
+    @property
+    def allowance(self) -> Allowance:
+        """What is left of the limits."""
+        ...
 
     def fetch(self, path: str, most: int) -> bytes:
         """A file of at most `most` bytes; `ConfigError` or `UnreachableError` if there is none."""
@@ -48,38 +92,46 @@ class LogSource(Protocol):
 class FolderSource:
     """The files of a log in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: LogLimits | None = None) -> None:
         self._folder = folder
+        self.allowance = Allowance(limits or LogLimits())
 
     def fetch(self, path: str, most: int) -> bytes:
         """See `LogSource`."""
-        return read_file(self._folder / path, "file of the log", most)
+        data = read_file(self._folder / path, "file of the log", most)
+        self.allowance.spend(len(data))
+        return data
 
 
 class WebSource:
     """The files of a log below an address of a web server."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, limits: LogLimits | None = None) -> None:
         self._address = address.rstrip("/")
+        self.allowance = Allowance(limits or LogLimits())
 
     def fetch(self, path: str, most: int) -> bytes:
         """See `LogSource`."""
         url = f"{self._address}/{path}"
+        data = bytearray()
         try:
-            with urllib.request.urlopen(url, timeout=SECONDS) as answer:  # noqa: S310 - the scheme is checked in `log_source`
-                data: bytes = answer.read(most + 1)
-        except (OSError, ValueError) as error:
+            with urllib.request.urlopen(url, timeout=SECONDS) as answer:  # noqa: S310 - the scheme is checked in `bounded_source`
+                # In pieces: a server that never falls silent must not hold the reader.
+                while chunk := answer.read1(_CHUNK_BYTES):
+                    data += chunk
+                    self.allowance.spend(len(chunk))
+                    if len(data) > most:
+                        raise LogProofError(f"{url} has more than {most:,} bytes")
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise UnreachableError(f"cannot read {url}: {error}; check the address") from error
-        if len(data) > most:
-            raise LogProofError(f"{url} has more than {most:,} bytes")
-        return data
+        return bytes(data)
 
 
-def log_source(address: str) -> LogSource:
+def bounded_source(address: str, limits: LogLimits) -> LogSource:
     """The source at a folder or at an http(s) address."""
     if address.startswith(("https://", "http://")):
-        return WebSource(address)
-    return FolderSource(Path(address))
+        return WebSource(address, limits)
+    return FolderSource(Path(address), limits)
 
 
 class VerifiedLog:
@@ -107,17 +159,54 @@ class VerifiedLog:
         for path, begin, end in bundles_between(0, self.checkpoint.size):
             data = self._source.fetch(path, MAX_BUNDLE_BYTES)
             for number, entry in enumerate(unpack_bundle(data, end - begin), begin):
+                self._source.allowance.spend()
                 if leaf_hash(entry) != self._tree.levels[0][number]:
                     raise LogProofError(f"entry {number} is not the one that the log's tree has")
                 yield LedgerLogEntry.from_bytes(entry)
 
 
-def read_log(source: LogSource, key: NoteKey) -> VerifiedLog:
+def find_log_key(source: LogSource, roster: Roster) -> NoteKey:
+    """The key of the log that a source has: the deployment's present one, or one that has ended.
+
+    The checkpoint is not checked here.
+    """
+    text = parse_note(source.fetch(CHECKPOINT_PATH, MAX_NOTE_BYTES)).text
+    keys = log_keys_of(roster)
+    return next((key for key in keys if key.name == text.partition("\n")[0]), keys[-1])
+
+
+def check_complete(log: VerifiedLog, roster: Roster) -> bool:
+    """Check a log that has ended against the roster; False if it is the present one.
+
+    Raises:
+        LogProofError: the roster says that it ended otherwise, or a part of it is not there.
+    """
+    terms, keys = roster.log_terms, log_keys_of(roster)
+    if terms is None or log.checkpoint.origin == keys[-1].name:
+        return False
+    ended = terms.ended[[key.name for key in keys].index(log.checkpoint.origin)]
+    check_ended(log.checkpoint, ended)
+    if log.checkpoint.size < ended.size:
+        raise LogProofError(
+            f"the roster says that the log {log.checkpoint.origin} ended at size {ended.size:,}, "
+            f"and only {log.checkpoint.size:,} entries are here: get the whole folder"
+        )
+    return True
+
+
+def read_log(
+    source: LogSource,
+    key: NoteKey,
+    most_entries: int = MOST_ENTRIES,
+    report: Callable[[int, int], None] = lambda *_: None,
+) -> VerifiedLog:
     """Read a log's checkpoint and the hashes of its entries, and compute its tree again.
 
     Args:
         source: where its files are.
         key: signs its checkpoints; its name is the origin.
+        most_entries: of a log that is read.
+        report: called with the number of hashes read, and of all.
 
     Raises:
         SignatureError: the checkpoint is not signed by this key.
@@ -129,15 +218,16 @@ def read_log(source: LogSource, key: NoteKey) -> VerifiedLog:
     checkpoint = parse_checkpoint(check_note(parse_note(note), key))
     if checkpoint.origin != key.name:
         raise LogProofError(f"the checkpoint is of {checkpoint.origin}, not of {key.name}")
-    if checkpoint.size > MOST_ENTRIES:
+    if checkpoint.size > most_entries:
         raise ConfigError(
-            f"the log has {checkpoint.size:,} entries, more than the {MOST_ENTRIES:,} that fit "
-            "into memory here"
+            f"the log has {checkpoint.size:,} entries, more than {most_entries:,}: raise "
+            "--most-entries if there is memory for 64 bytes each"
         )
     tree = MerkleTree()
     for path, width in leaf_tiles(checkpoint.size):
         for leaf in unpack_tile(source.fetch(path, TILE_WIDTH * HASH_BYTES), width):
             tree.append(leaf)
+        report(tree.size, checkpoint.size)
     if tree.root() != checkpoint.root:
         raise LogProofError("the checkpoint's root is not that of the log's entries")
     return VerifiedLog(source, note, checkpoint, tree)

@@ -31,7 +31,7 @@ from shuffledp_core.runtime.interruption import is_cancellation, unwinding
 from shuffledp_core.runtime.terminal import explain, prepare_terminal, say_error
 
 EXTRAS: Final = {
-    "accountant": ("audit-log", "ledger"),
+    "accountant": ("audit-log", "ledger", "registry"),
     "ops": ("campaign", "console", "keys", "report", "results", "round", "witness"),
     "sim": ("demo", "deploy", "fleet", "load"),
     "adversary": ("attack", "audit"),
@@ -42,7 +42,7 @@ EXTRAS: Final = {
 
 PANELS: Final = {
     "Try it": ("demo", "simulate", "location"),
-    "Guarantees": ("certify", "calibrate", "advise", "compose", "verify", "audit-log"),
+    "Guarantees": ("certify", "calibrate", "advise", "compose", "verify", "audit-log", "registry"),
     "Operate": (
         "deploy",
         "keys",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -248,3 +249,11 @@ def plan_of(certificate: Certificate) -> RoundPlan:
         mix=Mix.VERIFIED if certificate.verified else Mix.PLAIN,
         question=getattr(mechanism, "question", 0),
     )
+
+
+def describe_ranges(entries: tuple[int, ...]) -> str:
+    """Consecutive numbers written together: "3-5, 8"."""
+    breaks = [i + 1 for i, (low, high) in enumerate(pairwise(entries)) if high != low + 1]
+    bounds = pairwise([0, *breaks, len(entries)])
+    parts = (entries[first:last] for first, last in bounds)
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)

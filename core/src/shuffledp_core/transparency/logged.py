@@ -95,7 +95,7 @@ def check_logged_once(
     key = next((key for key in keys if key.name == origin), keys[-1])
     cosigned = _check_reservation(shown, key, roster, population, round_id, certificate)
     if roster.log_terms is not None and key != keys[-1]:
-        _check_ended(cosigned.checkpoint, roster.log_terms.ended[keys.index(key)])
+        check_ended(cosigned.checkpoint, roster.log_terms.ended[keys.index(key)])
     return cosigned
 
 
@@ -135,14 +135,15 @@ def read_remembered(proof: bytes, roster: Roster) -> CosignedCheckpoint | None:
     origin = parse_note(shown.note).text.partition("\n")[0]
     for earlier, ended in zip(log_keys_of(roster), terms.ended, strict=False):
         if origin == earlier.name:
-            _check_ended(parse_checkpoint(check_note(parse_note(shown.note), earlier)), ended)
+            check_ended(parse_checkpoint(check_note(parse_note(shown.note), earlier)), ended)
             return None
     # Not by how many witnesses: those of the roster may have changed since.
     checkpoint = parse_checkpoint(check_note(parse_note(shown.note), log_key_of(roster)))
     return CosignedCheckpoint(checkpoint, (), LogWindow.from_bytes(shown.extra, checkpoint.size))
 
 
-def _check_ended(checkpoint: Checkpoint, ended: EndedLog) -> None:
+def check_ended(checkpoint: Checkpoint, ended: EndedLog) -> None:
+    """Check that a checkpoint does not contradict how its log ended; `LogProofError` if it does."""
     is_same = checkpoint.size < ended.size or checkpoint.root.hex() == ended.root
     if checkpoint.size > ended.size or not is_same:
         raise LogProofError(
