@@ -1,4 +1,4 @@
-"""Errors, tightness and certificates of dummies of users and noise of nodes, beside issue 27."""
+"""Compare noise of nodes with dummies of users: errors, tightness and certificates."""
 
 from __future__ import annotations
 

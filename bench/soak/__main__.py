@@ -71,7 +71,7 @@ async def soak(minutes: float, attacks: Sequence[str]) -> bool:
             programs=programs,
             forked=False,  # the memory of each is watched
         )
-        async with local as system, _besieged(system, attacks) as waves:
+        async with local as system, _run_siege(system, attacks) as waves:
             await warm(pool)
             watch = SystemWatch(system)
             watching = asyncio.ensure_future(watch.run())
@@ -92,7 +92,7 @@ async def soak(minutes: float, attacks: Sequence[str]) -> bool:
 
 
 @asynccontextmanager
-async def _besieged(system: LocalSystem, attacks: Sequence[str]) -> AsyncIterator[Counter[str]]:
+async def _run_siege(system: LocalSystem, attacks: Sequence[str]) -> AsyncIterator[Counter[str]]:
     """The attacks go on while the block runs; counts their waves."""
     command = [
         sys.executable,

@@ -14,7 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shuffledp_accountant.certificates import certificate, charged_cost, final_cost
+from shuffledp_accountant.certificates import (
+    CertificateHeader,
+    analyse_final,
+    certificate,
+    charged_cost,
+)
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.losses import NO_LOSSES, Losses
 from shuffledp_core.documents.models import (
@@ -58,6 +63,7 @@ PLAIN = RoundPlan(
 )
 MECHANISM = KRRHistogram(symbols=4, blanket=Fraction(1, 2))
 NODE_NOISE = [kind for kind, spec in MECHANISMS.items() if not spec.needs_crowd]
+FINAL = CertificateHeader(CertificateStage.FINAL, "demo", "ab" * 16, issued_at=0, lifetime=1)
 ACCOUNT = Account(LedgerPosition(entry=3, spent=1.5, delta=1e-5, limit=4.0), ("C1-C4",))
 
 
@@ -69,9 +75,8 @@ def issued(
     account: Account = ACCOUNT,
 ) -> Certificate:
     cost = cost_of(plan, mechanism, reports)
-    return certificate(
-        stage, "demo", "ab" * 16, plan, cost, analyse(cost, len(plan.route)), account, 1_000, 500
-    )
+    header = CertificateHeader(stage, "demo", "ab" * 16, issued_at=1_000, lifetime=500)
+    return certificate(header, plan, analyse(cost, len(plan.route)), account)
 
 
 def changed(document: Certificate, **fields: Any) -> Certificate:
@@ -143,9 +148,8 @@ def test_fewer_honest_reports_than_planned_break_the_promise_in_plain_sight() ->
 def test_an_infinite_epsilon_is_written_as_none_and_does_not_hold() -> None:
     cost = cost_of(PLAIN, MECHANISM, 200)
     unbounded = replace(analyse(cost, 3), bounds=Bounds(math.inf, 0.1, None, ("nothing is known",)))
-    document = certificate(
-        CertificateStage.PLAN, "demo", "ab", PLAIN, cost, unbounded, ACCOUNT, 0, 1
-    )
+    header = CertificateHeader(CertificateStage.PLAN, "demo", "ab", 0, 1)
+    document = certificate(header, PLAIN, unbounded, ACCOUNT)
     assert document.epsilon.certified is None
     assert not document.holds
     assert any("no finite epsilon" in line for line in document.basis)
@@ -181,25 +185,26 @@ def test_more_reports_never_make_the_final_certificate_worse_than_the_plan() -> 
     mechanism = GeoShuffle(max_value=2, epsilon_geo=Fraction(1, 1), padding=20)
     planned = analyse(cost_of(plan, mechanism, 200), 3).bounds.certified
     naive = analyse(cost_of(plan, mechanism, 1000), 3).bounds.certified
-    cost, analysis = final_cost(plan, mechanism, 1000, planned)
+    analysis = analyse_final(plan, mechanism, 1000, planned)
+    cost = analysis.cost
     assert analysis.bounds.certified <= min(planned, naive)
     assert cost.setting.users == 1000
-    document = certificate(
-        CertificateStage.FINAL, "demo", "ab", plan, cost, analysis, ACCOUNT, 0, 1
-    )
+    document = certificate(FINAL, plan, analysis, ACCOUNT)
     recheck(document)
 
 
 def test_only_reports_with_a_credential_make_the_final_certificate_better_than_the_plan() -> None:
     planned = analyse(cost_of(PLAIN, MECHANISM, 200), 3).bounds.certified
-    cost, analysis = final_cost(PLAIN, MECHANISM, 400, planned)
+    analysis = analyse_final(PLAIN, MECHANISM, 400, planned)
+    cost = analysis.cost
     assert (cost.setting.users, cost.setting.honest) == (
         400,
         180,
     )  # an entry node may have made up the rest
     assert analysis.bounds.certified == planned
     verified = msgspec.structs.replace(PLAIN, mix=Mix.VERIFIED)
-    cost, analysis = final_cost(verified, MECHANISM, 400, planned)
+    analysis = analyse_final(verified, MECHANISM, 400, planned)
+    cost = analysis.cost
     assert (cost.setting.users, cost.setting.honest) == (400, 380)
     assert analysis.bounds.certified < planned
 
@@ -216,7 +221,8 @@ def test_onions_that_a_malicious_node_drops_are_honest_ones_in_the_worst_case() 
     planned = analyse(cost_of(plan, mechanism, 1000), 3).bounds
     left = epsilon_bounds(mechanism, Setting(1000, 900), plan.delta).attained
     assert planned.certified < plan.epsilon < left  # of 950 honest ones, and on a dataset of 900
-    cost, analysis = final_cost(plan, mechanism, 1000, planned.certified, Losses(50, 0))
+    analysis = analyse_final(plan, mechanism, 1000, planned.certified, Losses(50, 0))
+    cost = analysis.cost
     assert cost.setting.honest == 900
     assert analysis.bounds.certified >= left
 
@@ -228,7 +234,7 @@ def test_bad_onions_of_one_user_spend_nothing_of_the_population_while_the_plan_i
     plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=5, epsilon=20.0)
     planned = analyse(cost_of(plan, SUM, 200), 3).bounds.certified
     losses = Losses(SUM.messages_per_user, 0)
-    assert final_cost(plan, SUM, 200, planned, losses)[0].setting.honest == 180 - 85
+    assert analyse_final(plan, SUM, 200, planned, losses).cost.setting.honest == 180 - 85
     cost, epsilon = charged_cost(plan, SUM, 200, losses)
     assert (cost.setting.honest, epsilon) == (180, planned)
     cost, epsilon = charged_cost(plan, SUM, 200, Losses(0, 85 * 30))  # 30 bad users are seen
@@ -268,11 +274,10 @@ def test_lost_messages_leave_fewer_honest_reports(
 ) -> None:
     plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=5, epsilon=20.0)
     losses = Losses(dropped, invalid)
-    cost, analysis = final_cost(plan, SUM, 250, math.inf, losses)
+    analysis = analyse_final(plan, SUM, 250, math.inf, losses)
+    cost = analysis.cost
     assert (cost.setting.users, cost.setting.honest) == (250, honest)
-    document = certificate(
-        CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analysis, ACCOUNT, 0, 1, losses
-    )
+    document = certificate(FINAL, plan, analysis, ACCOUNT, losses)
     assert (document.dropped, document.invalid, document.holds) == (dropped, invalid, holds)
     words = " / ".join(document.assumptions)
     assert (
@@ -286,13 +291,13 @@ def test_lost_messages_leave_fewer_honest_reports(
 
 def test_where_nobody_honest_may_be_left_nothing_is_certified() -> None:
     with pytest.raises(CannotCertify, match="nothing can be certified"):
-        final_cost(PLAIN, MECHANISM, 250, 1.0, Losses(0, 250))
+        analyse_final(PLAIN, MECHANISM, 250, 1.0, Losses(0, 250))
 
 
 def test_losses_never_make_a_certificate_better() -> None:
     plan = msgspec.structs.replace(PLAIN, mechanism="krr-histogram", size=4)
     epsilons = [
-        final_cost(plan, MECHANISM, 250, math.inf, Losses(dropped, invalid))[1].bounds.certified
+        analyse_final(plan, MECHANISM, 250, math.inf, Losses(dropped, invalid)).bounds.certified
         for dropped, invalid in ((0, 0), (60, 0), (70, 0), (70, 21), (70, 60), (70, 100))
     ]
     assert epsilons == sorted(epsilons)
@@ -325,17 +330,16 @@ def test_a_guarantee_without_a_crowd_does_not_depend_on_people(kind: str, losses
     plan = msgspec.structs.replace(PLAIN, mechanism=kind)
     mechanism = calibrated(plan)
     planned = analyse(cost_of(plan, mechanism, plan.min_reports), len(plan.route))
-    cost, analysis = final_cost(plan, mechanism, 250, planned.bounds.certified, losses)
+    analysis = analyse_final(plan, mechanism, 250, planned.bounds.certified, losses)
+    cost = analysis.cost
     assert (cost.setting.users, cost.setting.honest) == (250, plan.honest) == (250, 1)
-    assert analysis == planned
+    assert replace(analysis, cost=planned.cost) == planned
     charged, epsilon = charged_cost(plan, mechanism, 250, losses)
     assert (charged, epsilon) == (cost, planned.bounds.certified)
     for colluding in (0, plan.min_reports - 1):
         other = msgspec.structs.replace(plan, colluding=colluding)
         assert calibrated(other) == mechanism
-        document = certificate(
-            CertificateStage.FINAL, "demo", "ab" * 16, other, cost, analysis, ACCOUNT, 0, 1, losses
-        )
+        document = certificate(FINAL, other, analysis, ACCOUNT, losses)
         assert document.holds
         assert document.condition in " / ".join(document.assumptions)
         assert "whole reports" not in document.assumptions[1]

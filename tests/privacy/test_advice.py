@@ -10,10 +10,11 @@ from counted_work import count_calls
 from shuffledp import simulate
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
+from shuffledp_privacy.analysis import CostAnalysis
 from shuffledp_privacy.bounds import corrupted_bounds, epsilon_bounds, standard_error
 from shuffledp_privacy.calibration import advice
 from shuffledp_privacy.calibration import calibrate as calibration
-from shuffledp_privacy.calibration.advice import Advice, advise, describe
+from shuffledp_privacy.calibration.advice import advise, describe
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.calibration.target import certified_epsilon_of, excess
 
@@ -22,21 +23,21 @@ NODES = 3
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Advice]:
+def rows() -> list[CostAnalysis]:
     return advise(TARGET, NODES)
 
 
-def test_every_mechanism_has_a_row_that_meets_the_target(rows: list[Advice]) -> None:
+def test_every_mechanism_has_a_row_that_meets_the_target(rows: list[CostAnalysis]) -> None:
     assert {row.kind for row in rows} == set(MECHANISMS)
     for row in rows:
         assert 0 <= row.attained <= row.certified <= 1.0
 
 
-def test_rows_come_cheapest_first(rows: list[Advice]) -> None:
+def test_rows_come_cheapest_first(rows: list[CostAnalysis]) -> None:
     assert [row.messages for row in rows] == sorted(row.messages for row in rows)
 
 
-def test_rows_repeat_what_the_analyses_say_of_the_mechanism(rows: list[Advice]) -> None:
+def test_rows_repeat_what_the_analyses_say_of_the_mechanism(rows: list[CostAnalysis]) -> None:
     for row in rows:
         spec = row.mechanism
         assert row.certified == epsilon_bounds(spec, TARGET.setting, TARGET.delta).certified
@@ -45,7 +46,9 @@ def test_rows_repeat_what_the_analyses_say_of_the_mechanism(rows: list[Advice]) 
         assert row.messages == spec.messages_per_user
 
 
-def test_the_error_has_the_noise_of_all_nodes_and_names_that_of_one(rows: list[Advice]) -> None:
+def test_the_error_has_the_noise_of_all_nodes_and_names_that_of_one(
+    rows: list[CostAnalysis],
+) -> None:
     by_nodes = {row.kind for row in rows if row.error != row.error_of_one_node}
     assert by_nodes == {"node-histogram", "node-sum"}
     for row in rows:
@@ -55,7 +58,7 @@ def test_the_error_has_the_noise_of_all_nodes_and_names_that_of_one(rows: list[A
             assert row.error_of_one_node == pytest.approx(row.error / NODES**0.5)
 
 
-def test_sums_and_counts_are_told_apart(rows: list[Advice]) -> None:
+def test_sums_and_counts_are_told_apart(rows: list[CostAnalysis]) -> None:
     assert {row.kind for row in rows if row.estimates != "sum"} == {
         "dummy-histogram",
         "krr-histogram",
@@ -65,7 +68,7 @@ def test_sums_and_counts_are_told_apart(rows: list[Advice]) -> None:
     }
 
 
-def test_limits_leave_out_what_exceeds_them(rows: list[Advice]) -> None:
+def test_limits_leave_out_what_exceeds_them(rows: list[CostAnalysis]) -> None:
     cheapest = rows[0]
     assert [row.kind for row in advise(TARGET, NODES, max_messages=cheapest.messages)] == [
         row.kind for row in rows if row.messages <= cheapest.messages

@@ -392,7 +392,7 @@ def epsilon_or_infinity(matrix: LocalMatrix, delta: float) -> float:
         ("1/2,1/0\n", "line 1: '1/0' is not a probability"),
         ("1,1e-99999999\n", "line 1: .* is not a probability"),
         ("1/2,nan\n", "line 1: 'nan' is not a probability"),
-        ("3/2,-1/2\n", "line 1, column 1: a chance must be from 0 to 1"),
+        ("3/2,-1/2\n", "line 1, column 1: a probability must be from 0 to 1"),
         ("1/2,\n", "line 1: '' is not a probability"),
         (f"0.{'3' * 300},1\n", "is not a probability"),
     ],

@@ -15,7 +15,7 @@ import pytest
 import shuffledp as sdp
 from shuffledp import cli
 from shuffledp.log_proofs import LOG_PROOF
-from shuffledp_accountant.certificates import certificate
+from shuffledp_accountant.certificates import CertificateHeader, certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import (
@@ -123,9 +123,8 @@ def issued(stage: str = CertificateStage.PLAN, expires_at: int = YEAR_3000) -> C
     )
     cost = cost_of(plan, KRRHistogram(symbols=4, blanket=Fraction(1, 2)), 200)
     account = Account(LedgerPosition(entry=1, spent=0.5, delta=1e-5, limit=4.0), ("C1-C4",))
-    return certificate(
-        stage, "demo", ROUND, plan, cost, analyse(cost, len(plan.route)), account, 0, expires_at
-    )
+    header = CertificateHeader(stage, "demo", ROUND, issued_at=0, lifetime=expires_at)
+    return certificate(header, plan, analyse(cost, len(plan.route)), account)
 
 
 def by(deployment: Deployment, who: str, document: Any) -> Signed:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shuffledp_accountant.certificates import certificate
+from shuffledp_accountant.certificates import CertificateHeader, certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.models import LedgerPosition, RoundPlan
 from shuffledp_core.mechanisms import KRRHistogram
@@ -36,17 +36,8 @@ def sign_certificate(folder: Path) -> None:
     )
     cost = cost_of(plan, KRRHistogram(symbols=4, blanket=Fraction(1, 2)), 200)
     account = Account(LedgerPosition(entry=1, spent=0.5, delta=1e-5, limit=4.0), ("C1-C4",))
-    document = certificate(
-        CertificateStage.FINAL,
-        "demo",
-        "ab" * 16,
-        plan,
-        cost,
-        analyse(cost, len(plan.route)),
-        account,
-        0,
-        1000,
-    )
+    header = CertificateHeader(CertificateStage.FINAL, "demo", "ab" * 16, 0, 1000)
+    document = certificate(header, plan, analyse(cost, len(plan.route)), account)
     (folder / "certificate.json").write_bytes(
         deployment.identity_of("accountant").sign(document).to_bytes()
     )

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from shuffledp_accountant.certificates import certificate
+from shuffledp_accountant.certificates import CertificateHeader, certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.models import Certificate, LedgerPosition, RoundPlan
 from shuffledp_core.mechanisms import RRShuffle
@@ -33,17 +33,8 @@ def final() -> Certificate:
     )
     cost = cost_of(plan, RRShuffle(max_value=20, randomise=Fraction(1, 2)), 40)
     account = Account(LedgerPosition(entry=1, spent=None, delta=1e-3, limit=1.0), ())
-    return certificate(
-        CertificateStage.FINAL,
-        "demo",
-        ROUND_ID,
-        plan,
-        cost,
-        analyse(cost, len(plan.route)),
-        account,
-        0,
-        1,
-    )
+    header = CertificateHeader(CertificateStage.FINAL, "demo", ROUND_ID, 0, 1)
+    return certificate(header, plan, analyse(cost, len(plan.route)), account)
 
 
 @pytest.mark.parametrize("all_corrupt", [None, False, True])

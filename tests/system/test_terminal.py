@@ -19,7 +19,7 @@ from rich.console import Console
 
 from shuffledp import progress
 from shuffledp.progress import Stages
-from shuffledp_accountant.certificates import certificate
+from shuffledp_accountant.certificates import CertificateHeader, certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_adversary.attacks.findings import ClaimedLimit, ClaimVerdict, Finding
 from shuffledp_adversary.attacks.present import verdict_words
@@ -250,17 +250,8 @@ def test_an_estimate_outside_its_interval_is_said_to_be_noise() -> None:
                          max_reports=2, route=("node-1", "node-2"))  # fmt: skip
         cost = cost_of(plan, RRShuffle(max_value=20, randomise=Fraction(1, 2)), 2)
         account = Account(LedgerPosition(entry=1, spent=None, delta=1e-3, limit=1.0), ())
-        final = certificate(
-            CertificateStage.FINAL,
-            "demo",
-            "ab" * 16,
-            plan,
-            cost,
-            analyse(cost, len(plan.route)),
-            account,
-            0,
-            1,
-        )
+        header = CertificateHeader(CertificateStage.FINAL, "demo", "ab" * 16, 0, 1)
+        final = certificate(header, plan, analyse(cost, len(plan.route)), account)
         return RoundReport("ab" * 16, 2, 2, 40, estimate, final, "sealed-box", {}, {}, drawn_from=1)
 
     noisy, usual = report(-29.0), report(12.0)

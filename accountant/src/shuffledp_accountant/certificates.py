@@ -6,7 +6,7 @@ Pure: signer and time are the caller's. docs/accounting.md says what each `basis
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -24,10 +24,10 @@ from shuffledp_core.vocabulary import CertificateStage, Mix
 from shuffledp_privacy.analysis import Cost, CostAnalysis, analyse, cost_of, largest_distance
 
 
-def final_cost(
+def analyse_final(
     plan: RoundPlan, mechanism: Mechanism, accepted: int, planned: float, losses: Losses = NO_LOSSES
-) -> tuple[Cost, CostAnalysis]:
-    """Privacy cost of the reports that arrived, and its analysis.
+) -> CostAnalysis:
+    """The analysis of the reports that arrived, for the final certificate.
 
     A plain round counts on no more honest reports than planned: all others may be made up (C17). In
     a verified round more of them never weaken the guarantee, but may weaken its bound, as each
@@ -59,13 +59,11 @@ def final_cost(
     cost = replace(cost, setting=replace(cost.setting, honest=honest))
     analysis = analyse(cost, len(plan.route))
     if analysis.bounds.certified <= planned or honest <= least:
-        return cost, analysis
+        return analysis
     # Counted as dishonest, the others no longer add to the chance that somebody is clamped (S6).
     fewer = replace(cost, setting=replace(cost.setting, honest=least))
     other = analyse(fewer, len(plan.route))
-    return (
-        (fewer, other) if other.bounds.certified < analysis.bounds.certified else (cost, analysis)
-    )
+    return min(analysis, other, key=lambda analysed: analysed.certified)
 
 
 def charged_cost(
@@ -73,7 +71,7 @@ def charged_cost(
 ) -> tuple[Cost, float]:
     """Cost that a settled round is charged at least, and its ε.
 
-    Arguments and errors as `final_cost`.
+    Arguments and errors as `analyse_final`.
 
     It rests on the plan's assumption where nothing refutes it; the certificate does not
     (docs/accounting.md, C17).
@@ -84,36 +82,52 @@ def charged_cost(
     return cost, analyse(cost, len(plan.route)).bounds.certified
 
 
+@dataclass(frozen=True, slots=True)
+class CertificateHeader:
+    """Which certificate it is: of what round, at what stage, and for how long it may be relied on.
+
+    Attributes:
+        stage: `CertificateStage.PLAN` or `CertificateStage.FINAL`.
+        deployment: the roster's name of it.
+        round_id: hex.
+        issued_at: milliseconds since 1970.
+        lifetime: milliseconds from then on during which it may be relied upon.
+
+    Raises:
+        ValueError: an unknown stage.
+    """
+
+    stage: str
+    deployment: str
+    round_id: str
+    issued_at: int
+    lifetime: int
+
+    def __post_init__(self) -> None:
+        if self.stage not in {CertificateStage.PLAN, CertificateStage.FINAL}:
+            raise ValueError(
+                f"stage must be {CertificateStage.PLAN!r} or {CertificateStage.FINAL!r}, not "
+                f"{self.stage!r}"
+            )
+
+
 def certificate(
-    stage: str,
-    deployment: str,
-    round_id: str,
+    header: CertificateHeader,
     plan: RoundPlan,
-    cost: Cost,
     analysis: CostAnalysis,
     account: Account,
-    issued_at: int,
-    lifetime: int,
     losses: Losses = NO_LOSSES,
 ) -> Certificate:
     """Makes the certificate of a round, unsigned.
 
     Args:
-        stage: `CertificateStage.PLAN` or `CertificateStage.FINAL`.
-        deployment: the roster's name of it.
-        round_id: hex.
+        header: round, stage and validity.
         plan: what was asked for; its ε is what `holds` compares with.
-        cost: mechanism and setting that the guarantee is for.
-        analysis: the bounds computed for `cost`.
+        analysis: mechanism and setting that the guarantee is for, and its bounds.
         account: the charge's place in the ledger.
-        issued_at: milliseconds since 1970.
-        lifetime: milliseconds from then on during which it may be relied upon.
         losses: messages that do not count, of a final certificate.
     """
-    if stage not in {CertificateStage.PLAN, CertificateStage.FINAL}:
-        raise ValueError(
-            f"stage must be {CertificateStage.PLAN!r} or {CertificateStage.FINAL!r}, not {stage!r}"
-        )
+    cost = analysis.cost
     bounds, setting = analysis.bounds, cost.setting
     dishonest = losses.dishonest(cost.mechanism.messages_per_user)
     # What the round itself disproves: more users cheated, or fewer honest reports are left, than
@@ -121,9 +135,9 @@ def certificate(
     refutation = _refutation(plan, cost, dishonest)
     holds = bounds.certified <= plan.epsilon and not refutation
     return Certificate(
-        deployment=deployment,
-        round_id=round_id,
-        stage=stage,
+        deployment=header.deployment,
+        round_id=header.round_id,
+        stage=header.stage,
         population=plan.population,
         mechanism=cost.mechanism,
         users=setting.users,
@@ -140,13 +154,13 @@ def certificate(
         corrupted=CorruptedGuarantee(
             epsilon=_finite(analysis.corrupted.epsilon), delta=analysis.corrupted.delta
         ),
-        standard_error=analysis.standard_error,
-        assumptions=_assumptions(stage, cost, plan, losses),
+        standard_error=analysis.error,
+        assumptions=_assumptions(header.stage, cost, plan, losses),
         basis=(*_basis(plan, analysis, account), *refutation),
         holds=holds,
         ledger=account.position,
-        issued_at=issued_at,
-        expires_at=issued_at + lifetime,
+        issued_at=header.issued_at,
+        expires_at=header.issued_at + header.lifetime,
         dropped=losses.dropped,
         invalid=losses.invalid,
         mix="verified" if plan.mix == Mix.VERIFIED else msgspec.UNSET,

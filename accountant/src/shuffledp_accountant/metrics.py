@@ -97,7 +97,8 @@ class AccountantMetrics(ServiceMetrics):
                 if not look.done():
                     self._read.set(0)
                     structlog.get_logger().warning(
-                        "ledger not read", reason=f"silent for {silent_seconds:g} s"
+                        "no budget figures: ledger silent",
+                        reason=f"silent for {silent_seconds:g} s",
                     )
                 await look
             finally:
@@ -115,7 +116,7 @@ class AccountantMetrics(ServiceMetrics):
         except ShuffleDPError as error:
             self._read.set(0)
             structlog.get_logger().warning(
-                "ledger not read", error=type(error).__name__, reason=str(error)
+                "no budget figures: ledger failed", error=type(error).__name__, reason=str(error)
             )
 
     def _show(self, population: str, statement: Statement) -> None:

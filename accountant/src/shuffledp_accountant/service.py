@@ -14,7 +14,12 @@ from typing import Final
 
 import structlog
 
-from shuffledp_accountant.certificates import certificate, charged_cost, final_cost
+from shuffledp_accountant.certificates import (
+    CertificateHeader,
+    analyse_final,
+    certificate,
+    charged_cost,
+)
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_accountant.ledger.charges import (
     Account,
@@ -159,17 +164,8 @@ class Accountant:
             issued = self._clock()
             life = self._lifetime + round(plan.open_seconds * 1000)
             deployment = self._roster.deployment
-            document = certificate(
-                CertificateStage.PLAN,
-                deployment,
-                round_id,
-                plan,
-                cost,
-                analysis,
-                account,
-                issued,
-                life,
-            )
+            header = CertificateHeader(CertificateStage.PLAN, deployment, round_id, issued, life)
+            document = certificate(header, plan, analysis, account)
             return self._identity.sign(document).to_bytes()
 
         return self._ledger.reserve(reservation, sign_certificate)  # 4
@@ -216,23 +212,15 @@ class Accountant:
             dummies_per_node=mechanism.dummies_per_node,
         )
         losses = Losses(dropped, invalid)
-        cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon, losses)  # 4
+        analysis = analyse_final(plan, mechanism, accepted, charge.epsilon, losses)  # 4
         real = Settlement(accepted, *charged_cost(plan, mechanism, accepted, losses))
 
         def sign_certificate(account: Account) -> bytes:
             deployment, issued = self._roster.deployment, self._clock()
-            document = certificate(
-                CertificateStage.FINAL,
-                deployment,
-                round_id,
-                plan,
-                cost,
-                analysis,
-                account,
-                issued,
-                self._lifetime,
-                losses,
+            header = CertificateHeader(
+                CertificateStage.FINAL, deployment, round_id, issued, self._lifetime
             )
+            document = certificate(header, plan, analysis, account, losses)
             return self._identity.sign(document).to_bytes()
 
         return self._ledger.settle(round_id, real, sign_certificate)
@@ -349,7 +337,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
             signed = await in_thread(self._accountant.certify, request.round_id, request.plan)
             await in_thread(self._accountant.publish_log)
             proof = await in_thread(self._accountant.log_proof, request.round_id, signed)
-        self._log.info("certified", round=request.round_id)
+        self._log.info("plan certified", round=request.round_id)
         self._count_certificate(CertificateStage.PLAN)
         return accountant_pb2.CertifyResponse(certificate=signed, log_proof=proof)
 
@@ -368,7 +356,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
                 request.invalid,
             )
             await in_thread(self._accountant.publish_log)
-        self._log.info("settled", round=request.round_id, accepted=request.accepted)
+        self._log.info("round settled", round=request.round_id, accepted=request.accepted)
         self._count_certificate(CertificateStage.FINAL)
         return accountant_pb2.SettleResponse(certificate=signed)
 
@@ -381,7 +369,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         async with self._changing:
             await in_thread(self._accountant.release, request.round_id, tuple(request.discards))
             await in_thread(self._accountant.publish_log)
-        self._log.info("released", round=request.round_id)
+        self._log.info("charge released", round=request.round_id)
         self._metrics.releases.inc()
         self._metrics.mark_changed()
         return accountant_pb2.ReleaseResponse()

@@ -123,7 +123,7 @@ class Coordinator:
             if published:
                 return end_published(services, round_id, plan.route, progress)
             return end_failed(services, round_id, plan.route, None, progress)
-        self._log.warning("interrupted round", round=round_id)
+        self._log.warning("resuming an interrupted round", round=round_id)
         running = RunningRound(services, round_id, plan)
         try:
             resume_round(running)

@@ -152,12 +152,12 @@ class Discarding:
         # These two may pass; any other error is the accountant's decision, and asking again would
         # not change it.
         except (UnreachableError, LedgerError) as error:
-            self._log.warning("release postponed", reason=str(error))
+            self._log.warning("charge not released yet; trying again", reason=str(error))
             return False
         except ShuffleDPError as error:
-            self._log.warning("release refused", reason=str(error))
+            self._log.warning("the accountant refused to release the charge", reason=str(error))
         else:
-            self._log.info("released")
+            self._log.info("charge released")
         return True
 
     async def persist(self, seconds: float) -> None:
@@ -166,7 +166,7 @@ class Discarding:
         deadline, pause = loop.time() + seconds, RETRY_SECONDS
         while not await self.attempt():
             if loop.time() > deadline:
-                self._log.warning("discards abandoned", missing=self._missing)
+                self._log.warning("no longer asking for missing discards", missing=self._missing)
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_SECONDS)

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class RunningRound:
-    """A round in work: its state, and the calls on it meanwhile. `lifetime.run_round` runs it."""
+    """A running round: its state, and the calls that it takes. `lifetime.run_round` runs it."""
 
     def __init__(self, services: AnalystServices, round_id: str, plan: RoundPlan) -> None:
         self.services = services

@@ -96,7 +96,7 @@ async def _await_closing_time(running: RunningRound) -> None:
     try:
         await asyncio.wait_for(running.close_now.wait(), max(left, 0.0))
     except TimeoutError:
-        running.log.info("closing time")
+        running.log.info("closing time reached")
 
 
 async def await_batch(running: RunningRound) -> float:

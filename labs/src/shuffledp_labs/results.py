@@ -78,7 +78,7 @@ def write_result(file: Path, result: LabResult) -> None:
 
 
 def read_result(file: Path) -> LabResult:
-    """Reads a result."""
+    """Read the result of a graded run from its file; `LabUsageError` says what is wrong."""
     try:
         return msgspec.json.decode(read_bounded(file, MAX_RESULT), type=LabResult)
     except FileNotFoundError:

@@ -59,14 +59,62 @@ Costs: TypeAlias = Iterable[Cost] | Mapping[Cost, int]
 
 @dataclass(frozen=True, slots=True)
 class CostAnalysis:
-    """Bounds on one cost, with and without a shuffle.
+    """Bounds on one cost, with and without a shuffle, and the error of the answer.
 
-    The standard error is the estimate's, for all its users and honest nodes.
+    Attributes:
+        cost: the mechanism, who takes part, and δ.
+        bounds: ε from both sides, over all rounds that were analysed.
+        corrupted: (ε_L, δ), what a user keeps in one round when every mix node is corrupt.
+        error: standard error of one round's estimate, in the units of the values, or users; with
+            the noise of all nodes.
+        error_of_one_node: the error if only one node adds its noise; `error` where nodes add none.
     """
 
+    cost: Cost
     bounds: Bounds
     corrupted: CorruptedBounds
-    standard_error: float
+    error: float
+    error_of_one_node: float
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism that was analysed."""
+        return self.cost.mechanism
+
+    @property
+    def kind(self) -> str:
+        """The mechanism's name."""
+        return self.mechanism.kind
+
+    @property
+    def estimates(self) -> str:
+        """What the error refers to, "sum" or "count of one symbol"."""
+        return "count of one symbol" if self.mechanism.answers is Answers.HISTOGRAM else "sum"
+
+    @property
+    def messages(self) -> int:
+        """Messages per user and round."""
+        return self.mechanism.messages_per_user
+
+    @property
+    def certified(self) -> float:
+        """ε over all rounds, nats, never below the truth."""
+        return self.bounds.certified
+
+    @property
+    def attained(self) -> float:
+        """ε that a concrete dataset is known to cost, never above the truth."""
+        return self.bounds.attained
+
+    @property
+    def corrupted_epsilon(self) -> float:
+        """ε_L in nats."""
+        return self.corrupted.epsilon
+
+    @property
+    def corrupted_delta(self) -> float:
+        """The δ of ε_L."""
+        return self.corrupted.delta
 
 
 def largest_distance(mechanism: Mechanism) -> int:
@@ -119,10 +167,17 @@ def analyse(cost: Cost, nodes: int) -> CostAnalysis:
         UsageError: the setting is outside the analysis' range.
         CannotCertify: no sound bound is known.
     """
+    return analysis_with(bounds_of(cost.mechanism, cost.setting, cost.delta), cost, nodes)
+
+
+def analysis_with(bounds: Bounds, cost: Cost, nodes: int) -> CostAnalysis:
+    """The analysis of a cost whose ε is known; raises as `analyse`."""
     return CostAnalysis(
-        bounds_of(cost.mechanism, cost.setting, cost.delta),
+        cost,
+        bounds,
         corrupted_bounds(cost.mechanism, cost.setting, cost.delta),
-        standard_error(cost.mechanism, cost.setting.users, nodes),
+        error=standard_error(cost.mechanism, cost.setting.users, nodes),
+        error_of_one_node=standard_error(cost.mechanism, cost.setting.users),
     )
 
 

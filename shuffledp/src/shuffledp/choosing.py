@@ -13,8 +13,8 @@ from shuffledp.plans import Plan, check_nodes, check_setting, exact
 from shuffledp.recommending import Recommendation, recommend
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
+from shuffledp_privacy.analysis import CostAnalysis
 from shuffledp_privacy.bounds import Setting
-from shuffledp_privacy.calibration.advice import Advice
 from shuffledp_privacy.calibration.advice import advise as advise_all
 from shuffledp_privacy.calibration.calibrate import Target
 from shuffledp_privacy.calibration.calibrate import calibrate as calibrate_spec
@@ -115,7 +115,7 @@ def target_of(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The mechanisms that keep a target, fewest messages first; a sequence of `Advice`.
+    """The mechanisms that keep a target, fewest messages first; a sequence of `CostAnalysis`.
 
     Attributes:
         target: ε, δ, setting and domain, as asked.
@@ -125,15 +125,15 @@ class Comparison:
 
     target: Target
     nodes: int
-    rows: tuple[Advice, ...]
+    rows: tuple[CostAnalysis, ...]
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Advice]:
+    def __iter__(self) -> Iterator[CostAnalysis]:
         return iter(self.rows)
 
-    def __getitem__(self, index: int) -> Advice:
+    def __getitem__(self, index: int) -> CostAnalysis:
         return self.rows[index]
 
     @property
@@ -227,7 +227,7 @@ def advise(
     return Comparison(target, nodes, tuple(advise_all(target, nodes, max_error, max_messages)))
 
 
-def _beside_to_dict(row: Advice, recommendation: Recommendation) -> dict[str, Any]:
+def _beside_to_dict(row: CostAnalysis, recommendation: Recommendation) -> dict[str, Any]:
     chosen = row is recommendation.choice
     return {
         "local": {
@@ -243,7 +243,7 @@ def _beside_to_dict(row: Advice, recommendation: Recommendation) -> dict[str, An
     }
 
 
-def _row_to_dict(row: Advice) -> dict[str, Any]:
+def _row_to_dict(row: CostAnalysis) -> dict[str, Any]:
     epsilon_left = row.corrupted_epsilon if math.isfinite(row.corrupted_epsilon) else None
     return {
         "mechanism": row.kind,

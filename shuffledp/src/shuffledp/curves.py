@@ -342,9 +342,9 @@ def _any_distance(plan: Plan) -> Callable[[Floats], Floats]:
 
 
 def _staircase(guarantee: Guarantee, local: float) -> Certified:
-    """Curve from the answer alone: δ from its ε on, δ_L from ε_L on.
+    """Step curve of one certified answer: δ at its ε and above, δ_L at ε_L and above.
 
-    Each further ε would cost a whole answer.
+    Each further step would take a certification of its own.
     """
     steps = [(local, guarantee.corrupted_delta)]
     if guarantee.certified is not None:

@@ -25,7 +25,7 @@ from shuffledp_core.mechanisms.base import MAX_DOMAIN
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.arguments import check_number
 from shuffledp_privacy.bounds import Setting
-from shuffledp_privacy.sums.planar import PlaneGuarantee, axis_budget, plane_guarantee
+from shuffledp_privacy.sums.planar import axis_budget, plane_guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -289,17 +289,17 @@ def plan_location(
     if not isinstance(grid, Grid):
         raise UsageError(f"grid must be a Grid, not {grid!r}")
     reach = grid.reach(radius)
-    axis = axis_budget(PlaneGuarantee(epsilon / reach * (1 - 2.0**-50), delta))
+    axis_epsilon, axis_delta = axis_budget(epsilon / reach * (1 - 2.0**-50), delta)
     setting = Setting(users, users if honest is None else honest, Adjacency.METRIC)
     columns, rows = (
         calibrate(
-            mechanism, epsilon=axis.epsilon, delta=axis.delta, setting=setting, max_value=count - 1
+            mechanism, epsilon=axis_epsilon, delta=axis_delta, setting=setting, max_value=count - 1
         )
         for count in (grid.columns, grid.rows)
     )
-    plane = plane_guarantee(_certify_axis(columns), _certify_axis(rows))
+    plane_epsilon, plane_delta = plane_guarantee(_certify_axis(columns), _certify_axis(rows))
     return LocationPlan(
-        grid, columns, rows, radius, plane.epsilon * reach * (1 + 2.0**-50), plane.delta
+        grid, columns, rows, radius, plane_epsilon * reach * (1 + 2.0**-50), plane_delta
     )
 
 
@@ -325,11 +325,11 @@ def _check_target(radius: float, epsilon: float, delta: float, mechanism: str) -
         )
 
 
-def _certify_axis(plan: Plan) -> PlaneGuarantee:
+def _certify_axis(plan: Plan) -> tuple[float, float]:
     epsilon = guarantee_of(plan).certified
     if epsilon is None:
         raise CannotCertify(f"no ε is certified for {plan.kind}; choose a larger radius or δ")
-    return PlaneGuarantee(epsilon, plan.delta)
+    return epsilon, plan.delta
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Pages that are one file: nothing in them is loaded or run, and whatever others wrote is text.
+"""HTML pages of one file: they load and run nothing, and escape all foreign text.
 
 Pure.
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from shuffledp_core.mechanisms import Answers
-from shuffledp_privacy.calibration.advice import Advice
+from shuffledp_privacy.analysis import CostAnalysis
 from shuffledp_privacy.calibration.baselines import Baseline, baseline
 from shuffledp_privacy.calibration.target import Target
 
@@ -27,7 +27,7 @@ NO_GAIN: Final = 0.9
 """A shuffled error above this share of the local one gains next to nothing."""
 
 
-_WANTED: Final[dict[str, Callable[[Advice], bool]]] = {
+_WANTED: Final[dict[str, Callable[[CostAnalysis], bool]]] = {
     "absent people and lost messages do no harm": lambda row: (
         row.mechanism.bears_losses and row.mechanism.noise_alone
     ),
@@ -50,14 +50,14 @@ class Recommendation:
     """
 
     answers: Answers
-    rows: tuple[Advice, ...]
+    rows: tuple[CostAnalysis, ...]
     beside: Baseline
-    choice: Advice
+    choice: CostAnalysis
     reason: str
     warnings: tuple[str, ...]
 
 
-def recommend(target: Target, rows: Sequence[Advice]) -> tuple[Recommendation, ...]:
+def recommend(target: Target, rows: Sequence[CostAnalysis]) -> tuple[Recommendation, ...]:
     """One recommendation for each kind of answer that some row gives; histograms first."""
     recommendations = []
     for answers in (Answers.HISTOGRAM, Answers.SUM):
@@ -72,7 +72,7 @@ def recommend(target: Target, rows: Sequence[Advice]) -> tuple[Recommendation, .
     return tuple(recommendations)
 
 
-def _choose(rows: Sequence[Advice]) -> tuple[Advice, str]:
+def _choose(rows: Sequence[CostAnalysis]) -> tuple[CostAnalysis, str]:
     """Choose the least error among rows that any device can send and that tolerate losses.
 
     They tolerate lost messages and absent people.
@@ -97,7 +97,7 @@ def _choose(rows: Sequence[Advice]) -> tuple[Advice, str]:
 
 
 def _warnings(
-    target: Target, rows: Sequence[Advice], choice: Advice, beside: Baseline
+    target: Target, rows: Sequence[CostAnalysis], choice: CostAnalysis, beside: Baseline
 ) -> Iterator[str]:
     if choice.error > NO_GAIN * beside.local:
         near = ""

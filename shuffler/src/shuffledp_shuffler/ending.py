@@ -75,7 +75,9 @@ async def _erase_answers(live: LiveRound) -> None:
         await in_thread(live.folder.erase_consumed, Phase.DONE)
     except OSError as error:
         structlog.get_logger().error(
-            "cannot erase what a round leaves", round=live.record.round_id, reason=str(error)
+            "cannot erase the files of an ended round",
+            round=live.record.round_id,
+            reason=str(error),
         )
     else:
         live.forget_secrets()

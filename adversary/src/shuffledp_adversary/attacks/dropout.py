@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from shuffledp_accountant.certificates import final_cost
+from shuffledp_accountant.certificates import analyse_final
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_adversary.attacks.measuring import calibrate_spec, check_trials, epsilon_finding
@@ -66,9 +66,8 @@ class _Plan:
 
     def final(self, accepted: int) -> float:
         """Certified ε for `accepted` reports, all of them honest."""
-        return final_cost(self._document(accepted), self.spec, accepted, self.epsilon)[
-            1
-        ].bounds.certified
+        plan = self._document(accepted)
+        return analyse_final(plan, self.spec, accepted, self.epsilon).certified
 
     def _document(self, reports: int) -> RoundPlan:
         return RoundPlan(

@@ -31,7 +31,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from shuffledp_accountant.certificates import certificate
+from shuffledp_accountant.certificates import CertificateHeader, certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
@@ -261,9 +261,8 @@ def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | N
     cost = Cost(spec, Setting(users, users), delta)
     account = Account(LedgerPosition(entry=1, spent=None, delta=delta, limit=plan.epsilon), ())
     analysis = analyse(cost, len(nodes))
-    issued = certificate(
-        CertificateStage.PLAN, "demo", "00" * 16, plan, cost, analysis, account, 0, 1
-    )
+    header = CertificateHeader(CertificateStage.PLAN, "demo", "00" * 16, issued_at=0, lifetime=1)
+    issued = certificate(header, plan, analysis, account)
     policy = Policy(
         epsilon=plan.epsilon, delta=delta, epsilon_corrupted=limit, operators=len(nodes)
     )

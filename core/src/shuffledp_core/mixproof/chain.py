@@ -143,7 +143,7 @@ def follow(
     chain = _excluding(chain, waiting)
     if waiting:
         raise UnansweredError(
-            f"no answer: an accusation by position {waiting[0].position} does not belong here"
+            f"no answer: the accusation by position {waiting[0].position} fits no batch here"
         )
     return chain
 

@@ -363,9 +363,9 @@ class Hop(Receiver):
         T7: only after the accusation and every step before were checked.
 
         Raises:
-            BadHopError, BadBlameError, UnansweredError: what was shown so far does not stand;
-                naming who showed it.
-            RoundStateError: it is not this node's turn, or it has put nothing out.
+            BadHopError, BadBlameError, UnansweredError: an earlier step does not verify; the
+                error names its party.
+            RoundStateError: it is not this node's turn, or it has no output.
         """
         case, last = self._check_question(question)  # T7
         trace = question.trace
@@ -464,7 +464,7 @@ class Hop(Receiver):
     @property
     def _output_records(self) -> tuple[Header, tuple[bytes, ...]]:
         if self._output is None:
-            raise RoundStateError(f"node {self.position} has put nothing out that could be traced")
+            raise RoundStateError(f"node {self.position} has no output that could be traced")
         return self._output
 
     @property

@@ -101,7 +101,7 @@ class MixTerms:
         return ChaCha20Poly1305(self.layer_key(position, share)).encrypt(_NONCE, content, None)
 
     def open(self, position: int, share: Element, box: bytes) -> bytes | None:
-        """What the box holds; None if it does not open."""
+        """The content of a box; None if it does not decrypt."""
         try:
             return ChaCha20Poly1305(self.layer_key(position, share)).decrypt(_NONCE, box, None)
         except InvalidTag:

@@ -99,7 +99,7 @@ def _hadamard(users: int, symbols: int, epsilon: float) -> _Cost:
     return _Cost(standard_error(spec, users), 1)
 
 
-def _sampled(users: int, symbols: int, epsilon: float) -> _Cost:  # noqa: ARG001
+def _sample_cost(users: int, symbols: int, epsilon: float) -> _Cost:  # noqa: ARG001
     """Sampling and a threshold, as published for Nebula; all hold the symbol."""
     share = sampled_share(epsilon)
     return _Cost(math.sqrt(users * (1 - share) / share), share)
@@ -118,7 +118,7 @@ def threshold(delta: float) -> int:
 _PLANS: Final[dict[str, tuple[Kind, Callable[[int, int, float], _Cost]]]] = {
     "k-RR": (Kind.CERTIFIED, _krr),
     "hadamard-histogram": (Kind.CERTIFIED, _hadamard),
-    "Nebula: sampling, threshold": (Kind.PRINTED, _sampled),
+    "Nebula: sampling, threshold": (Kind.PRINTED, _sample_cost),
     "Balcer, Cheu 2020": (Kind.PRINTED, _balcer),
     "Luo, Wang, Yi 2022": (Kind.PRINTED, _luo),
     _CERTIFIED: (Kind.CERTIFIED, _among_dummies),

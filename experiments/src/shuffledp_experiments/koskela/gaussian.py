@@ -149,7 +149,7 @@ def by_hand(
 
 
 def run_gaussian(work: RunInputs) -> Results:
-    """δ by n, from both sides, by Monte Carlo, and without the shuffler."""
+    """Tabulate δ over n: certified, attained, by Monte Carlo, and without the shuffler."""
     sigma, epsilon = work["σ"], work["ε"]
     runs = work.runs or work["runs"]
     local = gaussian_delta(sigma, 1.0, epsilon)

@@ -46,7 +46,7 @@ class Recording:
 
     @property
     def title(self) -> str:
-        """The instance, for messages."""
+        """The name of the instance in messages to students."""
         return f"{len(self.answers)} clients, suite {self.suite}, {self.wire['hops']} nodes"
 
 
@@ -148,7 +148,7 @@ class ShuffledBoard:
 
     @property
     def title(self) -> str:
-        """The instance, for messages."""
+        """The name of the instance in messages to students."""
         public = self.public
         return (
             f"{public['users']} users, {public['shuffled']}, far value {public['far']}, rate "

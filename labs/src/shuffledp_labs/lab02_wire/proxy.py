@@ -67,7 +67,7 @@ class Proxy:
             await _close(writer)
 
     def of(self, callers: set[str]) -> tuple[tuple[str, int], ...]:
-        """The flows of these callers, (caller, bytes)."""
+        """The number of bytes in each flow of these callers, as (caller, bytes)."""
         return tuple((flow.caller, flow.sent) for flow in self.flows if flow.caller in callers)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -161,7 +161,7 @@ def _element(value: Any, what: str) -> Element:
         return element(data[:-1] + bytes([data[-1] & 0x7F]) if data else data)
     except ProofError:
         raise StudentFault(
-            f"{what} is {WIDTH} bytes that encode an element of the group; see step E"
+            f"{what} must be {WIDTH} bytes that encode an element of the group; see step E"
         ) from None
 
 

@@ -175,7 +175,7 @@ def check_quiet(attempt: CheckAttempt) -> str:
 
 
 def check_delta(attempt: CheckAttempt) -> str:
-    """C: what happens with probability δ proves nothing."""
+    """C-delta: `audit` takes δ into account: an event of probability δ is no evidence."""
     delta = attempt.draws.fraction(_hundredths(5), _hundredths(10), 100)
     pair = rare(delta, attempt.draws.integer(10, 20))
     return _count_excesses(

@@ -71,8 +71,8 @@ def check_sound(attempt: CheckAttempt) -> str:
             )
         if epsilon > most * (1 + ROUNDING):
             raise CheckFailure(
-                f"{title}: compose says ε {epsilon - most:.4g} above the plain sum, a bound as "
-                "well (README, step B)"
+                f"{title}: compose says ε {epsilon - most:.4g} above the plain sum, which is "
+                "a bound as well (README, step B)"
             )
     return f"{len(cases)} lists of rounds: between the exact value and the sum"
 

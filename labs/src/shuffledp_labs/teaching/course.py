@@ -81,7 +81,7 @@ class LabCourse(Section, frozen=True, kw_only=True):
         return 0 if late > self.late_days else max(0, points - late * self.late_points)
 
     def lab(self, number: int) -> PlannedLab:
-        """The plan of one lab. `UsageError` for one that the course does not do."""
+        """The plan of one lab; `UsageError` for a lab that is not in the course."""
         for planned in self.labs:
             if planned.number == number:
                 return planned

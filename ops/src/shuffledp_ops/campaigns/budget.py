@@ -36,8 +36,12 @@ class PricedQuestion:
 
     question: CampaignQuestion
     plan: RoundPlan
-    cost: Cost
     analysis: CostAnalysis
+
+    @property
+    def cost(self) -> Cost:
+        """What one round is charged."""
+        return self.analysis.cost
 
 
 def price(question: CampaignQuestion, plan: RoundPlan) -> PricedQuestion:
@@ -49,7 +53,7 @@ def price(question: CampaignQuestion, plan: RoundPlan) -> PricedQuestion:
     """
     try:
         cost = cost_of(plan, calibrated(plan), plan.min_reports)
-        return PricedQuestion(question, plan, cost, analyse(cost, len(plan.route)))
+        return PricedQuestion(question, plan, analyse(cost, len(plan.route)))
     except UsageError as error:
         raise UsageError(f"question {question.name!r}: {error}") from error
     except CannotCertify as error:
@@ -193,7 +197,7 @@ class BudgetCourse:
         return _value_at(high)
 
     def spending(self) -> list[tuple[int, float]]:
-        """ε (nats) spent after some dates (milliseconds), including the first and the last."""
+        """ε spent (nats) after some dates (milliseconds), at most `MOST_POINTS`, evenly chosen."""
         count = len(self.dates)
         shown = sorted(
             {round(1 + (count - 1) * step / (MOST_POINTS - 1)) for step in range(MOST_POINTS)}

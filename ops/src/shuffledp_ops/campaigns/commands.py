@@ -151,7 +151,7 @@ def _plan(outlook: Outlook) -> dict[str, Any]:
                 "plan": msgspec.to_builtins(priced.plan),
                 "epsilon_certified": _finite(priced.analysis.bounds.certified),
                 "epsilon_corrupted": _finite(priced.analysis.corrupted.epsilon),
-                "standard_error": priced.analysis.standard_error,
+                "standard_error": priced.analysis.error,
                 "messages_per_user": priced.cost.mechanism.messages_per_user,
             }
             for name, priced in outlook.questions.items()
@@ -194,7 +194,7 @@ def _print_plan(campaign: Campaign, outlook: Outlook) -> None:
     questions = _table(*headings, *(["mixing"] if show_mixing else []))
     for name, priced in outlook.questions.items():
         left = sum(date.question == name for course in outlook.courses for date in course.dates)
-        plan, error = priced.plan, f"{priced.analysis.standard_error:,.1f}"
+        plan, error = priced.plan, f"{priced.analysis.error:,.1f}"
         messages = f"{priced.cost.mechanism.messages_per_user:,}"
         cells = (
             plan.population,

@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
 from shuffledp_core.runtime.arguments import check_number
-from shuffledp_privacy.bounds import corrupted_bounds, epsilon_bounds, standard_error
+from shuffledp_privacy.analysis import Cost, CostAnalysis, analysis_with
+from shuffledp_privacy.bounds import epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import calibrate
 from shuffledp_privacy.calibration.target import Target
 from shuffledp_privacy.rounds.composition import Round, compose_bounds
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """One mechanism that meets the target.
-
-    Attributes:
-        mechanism: the calibrated spec.
-        estimates: what the error refers to, "sum" or "count of one symbol".
-        error: standard error of that estimate in one round, in the units of the values, or users;
-            with the noise of all nodes.
-        error_of_one_node: the error if only one node adds its noise; `error` where nodes add none.
-        messages: messages per user and round.
-        certified: ε over all rounds, nats, never below the truth, at most the target's.
-        attained: ε that a concrete dataset is known to cost, never above the truth.
-        corrupted_epsilon: ε_L, what a user keeps in one round when every mix node is corrupt; nats.
-        corrupted_delta: its δ.
-    """
-
-    mechanism: Mechanism
-    estimates: str
-    error: float
-    error_of_one_node: float
-    messages: int
-    certified: float
-    attained: float
-    corrupted_epsilon: float
-    corrupted_delta: float
-
-    @property
-    def kind(self) -> str:
-        """The mechanism's name."""
-        return self.mechanism.kind
-
-
-def describe(spec: Mechanism, target: Target, nodes: int) -> Advice:
+def describe(spec: Mechanism, target: Target, nodes: int) -> CostAnalysis:
     """The row of a given spec under the target's setting, whether or not it meets the target.
 
     Args:
@@ -62,18 +29,7 @@ def describe(spec: Mechanism, target: Target, nodes: int) -> Advice:
         bounds = epsilon_bounds(spec, target.setting, target.delta)
     else:
         bounds = compose_bounds([Round(spec, target.setting, target.rounds)], target.delta)
-    local = corrupted_bounds(spec, target.setting, target.delta)
-    return Advice(
-        mechanism=spec,
-        estimates="count of one symbol" if spec.answers is Answers.HISTOGRAM else "sum",
-        error=standard_error(spec, target.users, nodes),
-        error_of_one_node=standard_error(spec, target.users),
-        messages=spec.messages_per_user,
-        certified=bounds.certified,
-        attained=bounds.attained,
-        corrupted_epsilon=local.epsilon,
-        corrupted_delta=local.delta,
-    )
+    return analysis_with(bounds, Cost(spec, target.setting, target.delta), nodes)
 
 
 def _kinds(target: Target) -> tuple[str, ...]:
@@ -89,7 +45,7 @@ def advise(
     nodes: int,
     max_error: float | None = None,
     max_messages: int | None = None,
-) -> list[Advice]:
+) -> list[CostAnalysis]:
     """Every mechanism that meets target and limits: fewest messages first, then least error.
 
     Args:

@@ -54,7 +54,7 @@ class Family:
         return Fraction(math.ceil(scaled) if self.rising else max(1, math.floor(scaled)), 2**bits)
 
     def noisier(self, value: Fraction, steps: int) -> Fraction:
-        """The parameter some small steps to the noisy side, at most the safest."""
+        """The parameter moved by small steps towards more noise, at most to the safest one."""
         bits = max(0, PRECISION_BITS - value.numerator.bit_length() + 1)
         step = Fraction(steps, value.denominator * 2**bits)
         safest = self.round_parameter(self.safest)

@@ -98,7 +98,9 @@ def _check_row(row: tuple[Fraction, ...], columns: int, where: str) -> None:
     for column, value in enumerate(row, 1):
         check_rational_number(f"{where}, column {column}", value)
         if not 0 <= value <= 1:
-            raise UsageError(f"{where}, column {column}: a chance must be from 0 to 1, not {value}")
+            raise UsageError(
+                f"{where}, column {column}: a probability must be from 0 to 1, not {value}"
+            )
     total = sum(row)
     if total != 1:
         raise UsageError(

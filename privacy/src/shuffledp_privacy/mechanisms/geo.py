@@ -163,7 +163,7 @@ class GeoAnalysis(PaddedAnalysis):
         return excess_of_delta(delta, target)
 
     def farthest(self, setting: Setting) -> Farthest | None:
-        """The noise of the round at its largest distance, where that is the worst."""
+        """The round at its largest distance, if composition is proved worst there; else None."""
         return noisy_sum(self.spec, setting)
 
     def error_law(self, users: int, total: int) -> ErrorLaw:  # noqa: ARG002

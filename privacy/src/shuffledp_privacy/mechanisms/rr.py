@@ -154,7 +154,7 @@ class RRAnalysis(Analysis):
         return excess_of_delta(delta, target)
 
     def farthest(self, setting: Setting) -> Farthest | None:
-        """The noise of the round at its largest distance, where that is the worst."""
+        """The round at its largest distance, if composition is proved worst there; else None."""
         bits = rr.bit_shuffle(self.spec, setting)
         return FlippedBits(bits) if bits.continues else None
 

@@ -132,7 +132,7 @@ class SGDLAnalysis(PaddedAnalysis):
         return item.points(distance, epsilons)
 
     def farthest(self, setting: Setting) -> Farthest | None:
-        """The noise of the round at its largest distance, where that is the worst."""
+        """The round at its largest distance, if composition is proved worst there; else None."""
         noise = noisy_sum(self.spec, setting)
         # Less than one whole noise has a spike at 0, and so has what clamping leaves of shares:
         # their largest distance need not be the worst.

@@ -127,7 +127,7 @@ class SplitMixAnalysis(Analysis):
         return excess_of_delta(delta, target)
 
     def farthest(self, setting: Setting) -> Farthest | None:
-        """The noise of the round at its largest distance, where that is the worst."""
+        """The round at its largest distance, if composition is proved worst there; else None."""
         noise = noisy_sum(self.spec, setting)
         return noise if noise.log_concave else None
 

@@ -48,11 +48,11 @@ class Boxes:
         return len(self.d_low)
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Boxes:
-        """Some rows."""
+        """The rows that an index or a mask selects."""
         return Boxes(self.d_low[index], self.d_high[index], self.j_low[index], self.j_high[index])
 
     def join(self, other: Boxes) -> Boxes:
-        """Rows of both."""
+        """The rows of both, one after the other."""
         return Boxes(
             np.concatenate([self.d_low, other.d_low]),
             np.concatenate([self.d_high, other.d_high]),

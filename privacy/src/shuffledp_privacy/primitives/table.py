@@ -214,7 +214,7 @@ class TablePair:
         return len(self.distance)
 
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
-        """ln P(Y <= t), ln P(Y <= t - d), by symmetry."""
+        """Logarithms of P(Y <= t) and P(Y <= t - d), from the upper tail by symmetry."""
         return self.table.at_least(-threshold), self.table.at_least(self.distance - threshold)
 
     def log_ratio(self, threshold: Floats) -> LogValues:

@@ -76,7 +76,7 @@ def _nodes(top: int) -> NDArray[np.int64]:
 
 
 def _law(item: Repeated, gap: float, top: int) -> LossLaw:
-    """Connect the dots of the curve's hull on {-top, ..., top} times `gap` (C2 to C4).
+    """Law on {-top, ..., top} times `gap` that connects the dots of the curve's hull (C2 to C4).
 
     The mass of P at a vertex is e^ε times the change of slope of the hull there, rounded up, so the
     total may exceed 1 by about 1e-12; every δ of the pair is at least the hull's.

@@ -1,4 +1,4 @@
-"""`shuffledp location`: where people are on average, from simulated people at points of a file."""
+"""`shuffledp location`: simulate a round that asks where people are on average."""
 
 from __future__ import annotations
 

@@ -186,7 +186,10 @@ async def play(
                     raise
                 kind = type(error).__name__
                 log.error(  # noqa: TRY400
-                    "round not completed", round=verified.round_id, error=kind, reason=str(error)
+                    "users did not complete the round",
+                    round=verified.round_id,
+                    error=kind,
+                    reason=str(error),
                 )
             if once:
                 return
