@@ -147,7 +147,7 @@ async def _honest_round(
 
 
 def main() -> None:
-    """Runs it; the exit code says whether the system stood."""
+    """Run the soak test; exit code 0 if the system withstood all attacks."""
     options = _options()
     left_out = {name for name in options.without.split(",") if name}
     if unknown := left_out - set(ATTACKS):

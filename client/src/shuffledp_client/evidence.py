@@ -129,7 +129,7 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> ShownEvi
             f"the result is of round {result.round_id[:80]}, the receipt of round {round_id}"
         )
     if result.board_digest is None:
-        raise EvidenceError("the round has no board: a round that failed broke no receipt")
+        raise EvidenceError("the round failed: without a board, no receipt was broken")
     if digest(board) != result.board_digest or len(board) % geometry.plain_bytes:
         raise EvidenceError(
             "the board is not the one whose digest the analyst signed; fetch it again"

@@ -187,8 +187,9 @@ def _verify_list(data: bytes, population: Population) -> _List:
     )
     if withdrawals.population != population.name or withdrawals.serial < 1:
         raise ForeignDocumentError(
-            f"withdrawals {withdrawals.serial} of {withdrawals.population[:80]!r}, not of "
-            f"{population.name!r}"
+            f"the withdrawal list (serial {withdrawals.serial}) must be of population "
+            f"{population.name!r}, with a serial of 1 or more, not of "
+            f"{withdrawals.population[:80]!r}"
         )
     return _List(withdrawals.serial, document_digest(signed), frozenset(withdrawals.credentials))
 

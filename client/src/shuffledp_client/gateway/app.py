@@ -114,7 +114,7 @@ class Gateway:
         """Takes a sealed submission to the entry node; answers with the receipt."""
         round_id = _round_of(request)
         if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
-            raise MalformedRequestError(f"a submission is {JSON}; its fields are in {OPENAPI}")
+            raise MalformedRequestError(f"a submission must be {JSON}; its fields are in {OPENAPI}")
         with self._room.place() as take:
             body = await self._line.wait(self._body(request, take), peer_of(request.scope))
             if body is None:

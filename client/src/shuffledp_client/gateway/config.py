@@ -58,7 +58,7 @@ class WebConfig(Section, frozen=True, kw_only=True):
         for origin in self.origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(
-                    f"web.origins must be such as https://www.example.org, not {origin!r}"
+                    f"web.origins must be origins such as https://www.example.org, not {origin!r}"
                 )
         if (self.certificate is None) != (self.key is None):
             raise ValueError("web.certificate and web.key go together")

@@ -152,7 +152,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         return symbols
 
     def weigh(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A one's weight."""
+        """The weight of the digit if the symbol is a one, else 0; same shape."""
         import numpy as np
 
         return np.where(symbols % 2 == 1, np.array(self.weights)[symbols // 2], 0)

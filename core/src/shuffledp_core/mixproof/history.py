@@ -184,7 +184,7 @@ def most_bytes(manifest: Manifest) -> int:
 
 
 def unblamed_bytes(manifest: Manifest) -> int:
-    """More bytes than such a history can have without an accusation."""
+    """Upper bound of the length, in bytes, of a history without an accusation."""
     geometry = manifest.geometry
     claims = manifest.max_reports * (geometry.claim_bytes + 16)
     if geometry.dummies_per_node:

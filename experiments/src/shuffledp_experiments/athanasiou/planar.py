@@ -254,7 +254,7 @@ def _address_words(*, dispersed: bool, given: bool) -> str:
 
 
 def draw_figure(result: Results) -> Figure:
-    """As printed, as released, and certified for changes by the whole grid."""
+    """Plot the error as printed, as released, and certified for changes by the whole grid."""
     widest = sorted({int(r.settings["d_max"]) for r in result.rows if ", certified" in r.series})  # type: ignore[call-overload]
     chosen = sorted({widest[0], widest[-1]})
     figure, axes = drawing.panels(

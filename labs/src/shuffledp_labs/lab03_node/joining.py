@@ -155,7 +155,7 @@ def judge_tampered(seen: TamperOutcome) -> None:
     """Raises CheckFailure when the student's node let something pass."""
     what = f"node 1 tampers ({seen.tampering}): "
     if seen.failed is not None:
-        raise CheckFailure(f"{what}the round of everybody ended, {seen.failed}; {WHERE_E}")
+        raise CheckFailure(f"{what}your node ended the round for all, {seen.failed}; {WHERE_E}")
     _, dropped_here, later = seen.dropped
     if later:
         raise CheckFailure(

@@ -80,7 +80,7 @@ def examine(folder: Path) -> Iterator[DoctorFinding]:
 
 
 def show(findings: tuple[DoctorFinding, ...], *, as_json: bool) -> bool:
-    """Prints the findings; whether nothing is wrong."""
+    """Print the findings; return True if none of them is a problem."""
     well = not any(finding.state == "wrong" for finding in findings)
     if as_json:
         sys.stdout.write(msgspec.json.encode({"well": well, "findings": findings}).decode() + "\n")

@@ -107,7 +107,7 @@ class RequestGuard:
 
 
 async def _form(receive: Receive) -> bytes | None:
-    """The body of a request that has said its length; None where it ended before."""
+    """The whole body of a request; None if the client disconnects before its end."""
     form = bytearray()
     while (message := await receive())["type"] == "http.request":
         form += message.get("body", b"")

@@ -199,7 +199,7 @@ class DummyAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Along the mean number of a user's dummies, in as few slots as hold it.
+        """Specs along the mean number of a user's dummies, in as few slots as hold it.
 
         The error depends on that mean alone, so that more slots would cost messages for nothing.
         """

@@ -172,7 +172,7 @@ class GeoAnalysis(PaddedAnalysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Along ε_geo, with a padding that wastes little."""
+        """The family of specs along ε_geo, with a padding that wastes little."""
         units = target.reach if target.adjacency is Adjacency.STANDARD else 1
         safest = pure_rate(target)
         # Under about this tilt several rounds together reach ε.

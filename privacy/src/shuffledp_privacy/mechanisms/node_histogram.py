@@ -104,7 +104,7 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Along the noise's ε, with the fewest dummies that are enough."""
+        """The family of specs along the noise's ε, with the fewest dummies that are enough."""
         safest = target.epsilon / target.rounds / 2 * AIM * (1 - 2.0**-20)
         guess = safest
         if target.rounds > 1:

@@ -116,7 +116,7 @@ class NodeSumAnalysis(OpenValueAnalysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Along the noise's ε, with the fewest dummies that are enough."""
+        """The family of specs along the noise's ε, with the fewest dummies that are enough."""
         largest = target.largest
         base = _best_base(target)
         # The noise's ε is for the largest change of all, which in unary code need not be covered.

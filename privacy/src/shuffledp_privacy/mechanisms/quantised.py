@@ -158,7 +158,7 @@ class QuantisedAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Along p, with as few bits as add little to the error."""
+        """The family of specs along p, with as few bits as add little to the error."""
         units = target.reach if target.adjacency is Adjacency.STANDARD else 1
         need = deviations(target) * units / target.epsilon
         # One user's rounding has a standard deviation of half a step at worst.

@@ -124,7 +124,7 @@ class RapporHistogramAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Along r = 2p = 2(1-q); f is set, since it tells kept responses apart (K14)."""
+        """Specs along r = 2p = 2(1-q); f is set, since it tells kept responses apart (K14)."""
         if target.bins > MOST_SYMBOLS:
             raise CannotCertify(
                 f"{RapporHistogram.kind} has at most {MOST_SYMBOLS} symbols, one bit each in one "

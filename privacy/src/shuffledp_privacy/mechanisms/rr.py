@@ -178,7 +178,7 @@ class RRAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Along p; the safest one keeps the target without a shuffle."""
+        """The family of specs along p; the safest one keeps the target without a shuffle."""
         units = target.reach if target.adjacency is Adjacency.STANDARD else 1
         local = target.epsilon / units / target.rounds
         safest = 2 / (1 + math.exp(local)) * (1 + 1e-4)
@@ -211,5 +211,5 @@ class FlippedBits:
     remaining_deltas = unclamped_deltas
 
     def least_delta(self) -> float:
-        """0."""
+        """Smallest δ that the round can have: 0, because its noise is never clamped."""
         return 0.0

@@ -144,7 +144,7 @@ class SGDLAnalysis(PaddedAnalysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Along ε of one whole noise, shared by all honest users."""
+        """The family of specs along ε of one whole noise, shared by all honest users."""
         safest = pure_rate(target)
 
         def build(epsilon: Fraction) -> Mechanism:

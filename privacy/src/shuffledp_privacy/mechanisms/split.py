@@ -146,7 +146,7 @@ class SplitMixAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Along ε of one whole noise, with the least modulus and pieces that are enough."""
+        """Specs along ε of one whole noise, with the least modulus and pieces that are enough."""
         safest = pure_rate(target)
         total = target.epsilon * (1 if target.adjacency is Adjacency.STANDARD else target.reach)
         security = mixing_security(total, target.delta, target.rounds)

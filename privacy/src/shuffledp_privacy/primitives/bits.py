@@ -42,7 +42,7 @@ class BitSum:
 
     @property
     def node_cost(self) -> float:
-        """One: this is the unit."""
+        """Work of one node: 1, the unit for all laws."""
         return 1.0
 
     def rows(self, index: NDArray[np.intp]) -> BitSum:

@@ -220,7 +220,7 @@ class TruncatedLaw:
 
     @property
     def node_cost(self) -> float:
-        """Six: phases without cancellation take long."""
+        """Work of one node: 6, because phases without cancellation take long."""
         return 6.0
 
     def rows(self, index: NDArray[np.intp]) -> TruncatedLaw:

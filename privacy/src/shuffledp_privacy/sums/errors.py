@@ -1,7 +1,5 @@
 """Laws of the error of a debiased sum and of its noise, to compare mechanisms.
 
-By any measure of error.
-
 Exact up to rounding where no user is clamped. With a calibrated padding clamping moves a mean by at
 most its bias (docs/accounting.md, S17), which `standard_error` includes and these laws do not. No
 guarantee uses them.

@@ -133,31 +133,31 @@ def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser
 
 
 def one_bit_local(epsilon0: float, max_value: int) -> OneBitMean:
-    """The spec, checked."""
+    """Build the mechanism's spec from its options; `UsageError` for wrong ones."""
     check_finite("epsilon0", epsilon0)
     return OneBitMean(epsilon0, max_value)
 
 
 def laplace_mean(epsilon0: float, max_value: int) -> LaplaceMean:
-    """The spec, checked."""
+    """Build the mechanism's spec from its options; `UsageError` for wrong ones."""
     check_finite("epsilon0", epsilon0)
     return LaplaceMean(epsilon0, max_value)
 
 
 def rr_shuffle(max_value: int, randomise: Fraction) -> RRShuffle:
-    """The spec, checked."""
+    """Build the mechanism's spec from its options; `UsageError` for wrong ones."""
     return build_spec(lambda: RRShuffle(max_value=max_value, randomise=randomise))
 
 
 def geo_shuffle(max_value: int, epsilon_geo: Fraction, padding: int) -> GeoShuffle:
-    """The spec, checked."""
+    """Build the mechanism's spec from its options; `UsageError` for wrong ones."""
     return build_spec(
         lambda: GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding)
     )
 
 
 def sgdl_shuffle(max_value: int, noise_epsilon: Fraction, shares: int, padding: int) -> SGDLShuffle:
-    """The spec, checked."""
+    """Build the mechanism's spec from its options; `UsageError` for wrong ones."""
     return build_spec(
         lambda: SGDLShuffle(
             max_value=max_value, noise_epsilon=noise_epsilon, shares=shares, padding=padding
