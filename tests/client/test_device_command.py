@@ -12,11 +12,13 @@ from client_rounds import ROUND_ID, Draft
 from simulated_round import SimulatedRound, without
 from test_device import QUICK, write_config
 
-from shuffledp_client import cli
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import DeviceSteps
+from shuffledp_client.outcomes import parse_whole
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json
+from shuffledp_core.documents.wording import QuestionAxis, QuestionWording, SymbolScale
+from shuffledp_core.errors import UsageError
 from shuffledp_core.runtime.clock import system_clock
 from shuffledp_core.runtime.config import load_config
 from shuffledp_ops.keys.pki import Deployment
@@ -67,6 +69,46 @@ def test_the_command_line_submits_from_standard_input_and_verifies(
     assert (verified.returncode, verified.stderr) == (0, "")
     assert "unchanged" in verified.stdout
     assert "1 reports; certified ε = 0.5, δ = 1e-06" in verified.stdout
+
+
+def test_the_command_line_shows_the_question_and_takes_an_answer_in_its_words(
+    tmp_path: Path, deployment: Deployment, config: Path
+) -> None:
+    now = system_clock()
+    scale = SymbolScale(start="18.5", step="0.5", size=5)
+    axis = QuestionAxis(field="warmth", unit="°C", symbols=scale)
+    wording = QuestionWording(id="warmth", text="How warm is your room?", axes=(axis,))
+    draft = Draft(
+        deployment,
+        certificate={"expires_at": now + 3_600_000, "wording": wording},
+        manifest={"opens_at": now - 1000, "closes_at": now + 600_000},
+    )
+
+    async def ask() -> list[subprocess.CompletedProcess[str]]:
+        async with SimulatedRound(draft, tmp_path):
+            named = ("--config", str(config))
+            return [
+                await asyncio.to_thread(run_cli, command, *named, *more, entered=entered)
+                for command, more, entered in (
+                    ("question", (), ""),
+                    ("submit", ("--value", "18.5 °C"), ""),
+                    ("submit", ("--value", "30"), ""),
+                    ("submit", (), "19.2\n"),
+                    ("submit", (), ""),
+                )
+            ]
+
+    shown, unreadable, outside, submitted, again = asyncio.run(ask())
+    assert shown.stdout.startswith("Question warmth: How warm is your room?\n")
+    assert "warmth, in °C: 18.5 to 20.5" in shown.stdout
+    assert "Guarantee: ε = 0.5, δ = 1e-06, while one of these 3 nodes is honest" in shown.stdout
+    for refused, words in ((unreadable, "a number such as 12.5"), (outside, "18.5 to 20.5")):
+        assert refused.returncode == 2
+        assert words in refused.stderr
+        assert "30" not in refused.stderr
+    assert "Submitted 10 messages" in submitted.stdout
+    assert again.stdout.startswith("Question warmth")
+    assert "An earlier submission to this round was kept and sent" in again.stdout
 
 
 def test_the_command_line_writes_evidence_and_anybody_checks_it(
@@ -126,19 +168,10 @@ def test_the_command_line_writes_evidence_and_anybody_checks_it(
 
 
 @pytest.mark.parametrize("value", ["", "3.5", "-1", "1e3", "12345678901", "²"])
-def test_a_value_that_is_no_number_is_one_line_and_not_repeated(
-    config: Path, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        sys, "argv", ["shuffledp-client", "submit", "--config", str(config), f"--value={value}"]
-    )
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    error = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert error.count("\n") == 1
-    assert "whole number" in error
-    assert not value or value not in error.replace("10", "")
+def test_a_value_that_is_no_number_is_not_repeated_where_a_round_has_no_words(value: str) -> None:
+    with pytest.raises(UsageError, match="must be a whole number, 0 or larger") as refusal:
+        parse_whole(value)
+    assert not value or f"{value!r}" not in str(refusal.value)
 
 
 def test_a_missing_configuration_is_one_line(tmp_path: Path) -> None:

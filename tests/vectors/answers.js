@@ -2,8 +2,8 @@
 
 import {
   Integers, ShuffleError, checkBoard, checkReceipt, checkResult, checkSignature, checkValue, documentDigest,
-  geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, readRemembered, sealEnvelope, sealerFor, verify,
-  verifyRoster, verifyRound,
+  geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, readRemembered, sealEnvelope, sealerFor,
+  symbolNames, verify, verifyRoster, verifyRound, wordingOf,
 } from "/shuffledp.js";
 
 const hex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
@@ -67,6 +67,9 @@ const ANSWERS = {
       round_id: checked.roundId, mechanism: checked.mechanism.kind, entry: checked.entry.name,
       certificate_digest: checked.certificateDigest, geometry: writtenGeometry(checked.geometry),
     };
+  },
+  async wording({ wording }) {
+    return { names: symbolNames(wordingOf(parseJson(wording)), 2000) };
   },
   async seal({ suite, round_id: roundId, position, public_key: publicKey, plaintext, ephemeral, encapsulation }) {
     const source = () => ephemeralOf(hex(ephemeral), encapsulation);

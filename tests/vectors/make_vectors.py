@@ -22,12 +22,14 @@ from round_vectors import rounds
 from sampler_vectors import integers, laws, numbers, samplers
 from vector_cases import Case
 from vector_runner import FILES, FOLDER
+from wording_vectors import questions
 
 MAKERS: Final[dict[str, Callable[[], Iterator[Case]]]] = {
     "signatures": signatures,
     "documents": documents,
     "rounds": rounds,
     "logs": logs,
+    "questions": questions,
     "layers": layers,
     "envelopes": envelopes,
     "geometries": geometries,

@@ -20,6 +20,7 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Credential, Receipt, Result, Roster
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.documents.submission import check_submission
+from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import (
     AccessDenied,
     DifferentSubmissionError,
@@ -87,12 +88,15 @@ class PageGateway:
     discards: tuple[Signed, ...] = ()
     board: bytes = b""
     round_id: str = ROUND_ID
+    wording: QuestionWording | None = None
 
     def __post_init__(self) -> None:
         self.draft = make_draft(self.mechanism, self.suite, roster=self.roster, **self._renamed())
         self.announcement = to_json(self.draft.announcement())
 
     def _renamed(self) -> dict[str, Any]:
+        if self.wording is not None:
+            return {"certificate": {"wording": self.wording}}
         if self.round_id == ROUND_ID:
             return {}
         named = {"round_id": self.round_id}

@@ -11,6 +11,7 @@ from browser_pages import CHROMIUM, NO_CHROMIUM, running_chromium
 from client_rounds import NOW
 from page_world import CODE, PageGateway
 from playwright.sync_api import Browser, Page, ViewportSize, expect
+from wording_vectors import MINUTES
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
@@ -71,6 +72,26 @@ def test_a_person_enrols_answers_and_sees_the_result(browser: Browser, size: Vie
     check_page(page)
     page.reload()
     expect(page.get_by_text("You have answered this question")).to_be_visible()
+    context.close()
+
+
+def test_a_question_in_words_takes_the_place_of_the_pages_own(browser: Browser) -> None:
+    gateway = PageGateway(wording=MINUTES)
+    context = browser.new_context(viewport=PHONE)
+    context.clock.set_fixed_time(NOW / 1000)
+    gateway.serve(context)
+    page = context.new_page()
+    page.set_default_timeout(MINUTE)
+    page.goto("http://localhost/question")
+    page.get_by_label("Your code").fill(CODE)
+    page.get_by_role("button", name="Use this code").click()
+    expect(page.get_by_text("How many minutes did you use the app today?")).to_be_visible()
+    expect(page.get_by_text("Question minutes-used: minutes_used (min)")).to_be_visible()
+    expect(page.get_by_role("radio")).to_have_count(4)
+    page.get_by_label("60 or more min").check()
+    check_page(page)
+    page.get_by_role("button", name="Prepare my answer").click()
+    expect(page.get_by_text("the sealed answer says: ")).to_contain_text(" min")
     context.close()
 
 

@@ -31,6 +31,7 @@ from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signatures import check_signature
 from shuffledp_core.documents.signed import Document, Signed, from_json, to_json, verify
 from shuffledp_core.documents.submission import SubmissionClaim, check_submission
+from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import MalformedDocumentError, ShuffleDPError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
@@ -110,6 +111,11 @@ def answer_round(fields: Fields) -> Fields:
         "certificate_digest": round_.certificate_digest,
         "geometry": json.loads(to_json(round_.geometry)),
     }
+
+
+def answer_wording(fields: Fields) -> Fields:
+    """Read a question in words, and name its symbols."""
+    return {"names": list(from_json(fields["wording"], QuestionWording).names())}
 
 
 def answer_seal(fields: Fields) -> Fields:
@@ -304,6 +310,7 @@ ANSWERS: Final[dict[str, Callable[[Fields], Fields]]] = {
     "signature": answer_signature,
     "document": answer_document,
     "round": answer_round,
+    "wording": answer_wording,
     "seal": answer_seal,
     "open": answer_open,
     "envelope": answer_envelope,

@@ -20,8 +20,8 @@ from typing import Any, Final
 FOLDER: Final = Path(__file__).parent
 
 FILES: Final = (
-    "signatures", "documents", "rounds", "logs", "layers", "envelopes", "geometries", "integers",
-    "samplers", "laws", "numbers", "claims", "receipts", "results",
+    "signatures", "documents", "rounds", "questions", "logs", "layers", "envelopes", "geometries",
+    "integers", "samplers", "laws", "numbers", "claims", "receipts", "results",
 )  # fmt: skip
 """Every file of vectors but mixing.json, which has a form of its own."""
 

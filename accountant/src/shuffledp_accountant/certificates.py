@@ -164,6 +164,7 @@ def certificate(
         dropped=losses.dropped,
         invalid=losses.invalid,
         mix="verified" if plan.mix == Mix.VERIFIED else msgspec.UNSET,
+        wording=plan.wording,
     )
 
 

@@ -121,6 +121,7 @@ def check_plan_certificate(
         ("adjacency", certificate.adjacency, plan.adjacency),
         ("delta", certificate.delta, plan.delta),
         ("mix", certificate.verified, plan.mix == Mix.VERIFIED),
+        ("wording", certificate.wording, plan.wording),
     ):
         _same(certificate, field, actual, expected)
     if not certificate.holds:  # 3

@@ -99,6 +99,10 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
         raise ForeignDocumentError(
             "the final certificate is for another mechanism than the one you ran"
         )
+    if final.wording != plan.wording:
+        raise ForeignDocumentError(
+            "the final certificate states another question than the one you answered"
+        )
     # Lost messages cost honest reports: a certificate for fewer of them than the result admits
     # would be too good.
     losses = Losses(result.dropped, result.outside_alphabet + result.repeated_tags)

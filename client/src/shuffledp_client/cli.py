@@ -20,6 +20,8 @@ from shuffledp_client.bundle import renew as renew_device
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import DeviceSteps
 from shuffledp_client.evidence import Evidence, check_evidence
+from shuffledp_client.outcomes import describe_question
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import OutputError, ShuffleDPError, UsageError
@@ -63,7 +65,13 @@ def _options(*, _: VersionOption = False) -> None:
 @app.command()
 def submit(
     config: ConfigOption,
-    value: Annotated[str, typer.Option(help="Your value; - reads it from standard input.")],
+    value: Annotated[
+        str | None,
+        typer.Option(
+            help="Your answer: a name or a number in the question's unit; - reads it from standard "
+            "input. Default: ask for it, after showing the question."
+        ),
+    ] = None,
     round_id: RoundOption = None,
     *,
     wait: Annotated[
@@ -72,10 +80,21 @@ def submit(
 ) -> None:
     """Verify a round (default: the one that is open now), randomise, encrypt and submit."""
     device = _device(config)
-    number = _parse_value(value)
+    answer = _read_answer(value)
 
     async def submit_and_report() -> None:
-        acknowledged = await device.submit(number, round_id)
+        verified, chosen = None, round_id
+        if round_id is None or device.store.find(round_id) is None:
+            verified = await device.find_round(round_id)
+            chosen = verified.round_id
+            if answer is None or verified.certificate.question_wording is not None:
+                _show_question(verified)
+        value_sent: str | int = 0 if answer is None else answer
+        is_new = verified is not None and device.store.find(verified.round_id) is None
+        if answer is None and is_new:
+            value_sent = _prompt_answer()
+            verified = None  # time has passed: `submit` verifies the round again
+        acknowledged = await device.submit(value_sent, chosen, verified=verified)
         if acknowledged.repeated:
             typer.echo(
                 "An earlier submission to this round was kept and sent; this value was not used."
@@ -91,6 +110,23 @@ def submit(
             _report(await device.verify(acknowledged.round_id, wait=True))
 
     asyncio.run(submit_and_report())
+
+
+@app.command()
+def question(config: ConfigOption, round_id: RoundOption = None) -> None:
+    """Verify a round (default: the one that is open now) and show its question, without answering.
+
+    It also shows the guarantee.
+    """
+    verified = asyncio.run(_device(config).find_round(round_id))
+    _show_question(verified)
+    certificate = verified.certificate
+    unit = " per unit" if certificate.adjacency is Adjacency.METRIC else ""
+    epsilon, corrupted = certificate.epsilon.certified, certificate.corrupted.epsilon
+    typer.echo(
+        f"Guarantee: ε = {_number(epsilon)}{unit}, δ = {certificate.delta:.3g}, while "
+        f"{certificate.condition}; ε = {_number(corrupted)}{unit} if every node is corrupt."
+    )
 
 
 @app.command()
@@ -225,17 +261,30 @@ def _device(config: Path) -> DeviceSteps:
     return DeviceSteps(loaded)
 
 
-def _parse_value(text: str) -> int:
-    """Parses a value from the command line or standard input; never repeats it in an error."""
-    digits = sys.stdin.readline().strip() if text == "-" else text
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10):
-        raise UsageError("the value must be a whole number, 0 or larger, with at most 10 digits")
-    return int(digits)
+def _read_answer(text: str | None) -> str | None:
+    """The answer of the command line or standard input; None asks for it once it is known what."""
+    return sys.stdin.readline().strip() if text == "-" else text
+
+
+def _prompt_answer() -> str:
+    try:
+        return str(typer.prompt("Your answer", hide_input=False, err=True))
+    except typer.Abort as error:
+        raise UsageError("no answer was given; nothing was sent") from error
+
+
+def _show_question(verified: CheckedRound) -> None:
+    for line in describe_question(verified.certificate):
+        typer.echo(line)
+
+
+def _number(epsilon: float | None) -> str:
+    return "none" if epsilon is None else f"{epsilon:.4g}"
 
 
 def _report(verified: CheckedResult) -> None:
     result, final = verified.result, verified.final
-    epsilon = "none" if final.epsilon.certified is None else f"{final.epsilon.certified:.4g}"
+    epsilon = _number(final.epsilon.certified)
     unit = " per unit" if final.adjacency is Adjacency.METRIC else ""
     typer.echo(f"All your messages are on the board of round {result.round_id}, unchanged.")
     sys.stdout.write(

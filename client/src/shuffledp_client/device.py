@@ -14,6 +14,7 @@ from shuffledp_client.config import ClientConfig, load_member
 from shuffledp_client.evidence import Evidence, check_evidence, gather, still_open
 from shuffledp_client.links import Link, Reader, link_to
 from shuffledp_client.log_memory import LogMemory
+from shuffledp_client.outcomes import locate_answer
 from shuffledp_client.responses import ResponseStore
 from shuffledp_client.state import StoredSubmission, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
@@ -121,12 +122,13 @@ class DeviceSteps:
         )
 
     async def submit(
-        self, value: int, round_id: str | None = None, *, verified: CheckedRound | None = None
+        self, value: int | str, round_id: str | None = None, *, verified: CheckedRound | None = None
     ) -> SubmissionOutcome:
         """Submits the value to a round, at most once in the device's life.
 
         If a submission to the round is kept from before, that one is sent again, whatever the value
-        is now. `verified`: the round where the caller has verified it a moment ago.
+        is now. `verified`: the round where the caller has verified it a moment ago. A value that is
+        text is an answer to the round's question in words.
         """
         stored = self._store.find(round_id) if round_id is not None else None
         if stored is None:
@@ -137,10 +139,13 @@ class DeviceSteps:
                 # another process may keep one meanwhile: then `keep` gives that one, and ours is
                 # dropped
             ):
+                number = value
+                if isinstance(number, str):
+                    number = locate_answer(verified.certificate, number)
                 # In a thread: sealing takes the processor for a while, and an app has more to do
                 # meanwhile.
                 prepared = await asyncio.to_thread(
-                    prepare, verified, value, self._member, recall=self._responses.recall
+                    prepare, verified, number, self._member, recall=self._responses.recall
                 )
                 stored = self._store.keep(prepared, verified.announcement)
                 return await self._send(stored, repeated=stored.submission != prepared)

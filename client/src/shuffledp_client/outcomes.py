@@ -11,7 +11,9 @@ from typing import Final, Self
 from shuffledp_client.board import CheckedResult
 from shuffledp_client.evidence import ShownEvidence
 from shuffledp_client.verification import CheckedRound
-from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.documents.models import Certificate
+from shuffledp_core.documents.wording import QuestionWording
+from shuffledp_core.errors import ShuffleDPError, UsageError
 
 _LAST_MOMENT: Final = 2**47
 """Milliseconds since 1970, in the year 6429: a later time is shown as this one. Calendars end, what
@@ -35,6 +37,7 @@ class Question:
         delta: its δ.
         epsilon_corrupted: ε that is left when every node is corrupt; infinite where nothing is.
         route: the mix nodes, in order.
+        wording: the question in words, signed; None where the round has none.
         verified: all of the round's documents.
     """
 
@@ -46,6 +49,7 @@ class Question:
     delta: float
     epsilon_corrupted: float
     route: tuple[str, ...]
+    wording: QuestionWording | None
     verified: CheckedRound = field(repr=False)
 
     @classmethod
@@ -63,8 +67,51 @@ class Question:
             delta=certificate.delta,
             epsilon_corrupted=_finite(certificate.corrupted.epsilon),
             route=certificate.route,
+            wording=certificate.question_wording,
             verified=verified,
         )
+
+    def locate(self, *answers: str) -> int:
+        """The value to answer with, of one answer for each field of the question.
+
+        An answer is a name or a number in the question's unit; without words, the value itself.
+
+        Raises:
+            UsageError: it is no possible answer. The message does not repeat it.
+        """
+        return locate_answer(self.verified.certificate, *answers)
+
+
+def locate_answer(certificate: Certificate, *answers: str) -> int:
+    """The value of a certified round that these answers mean; see `Question.locate`."""
+    wording = certificate.question_wording
+    if wording is None:
+        return parse_whole(*answers)
+    try:
+        return wording.locate(*answers)
+    except ValueError as error:
+        raise UsageError(f"not an answer to the question {wording.id!r}: {error}") from error
+
+
+def parse_whole(*answers: str) -> int:
+    """A whole number in decimal digits. `UsageError` otherwise, which does not repeat it."""
+    digits = answers[0].strip() if len(answers) == 1 else ""
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10):
+        raise UsageError("the value must be a whole number, 0 or larger, with at most 10 digits")
+    return int(digits)
+
+
+def describe_question(certificate: Certificate) -> tuple[str, ...]:
+    """Lines for people: the question, its field and unit, and the possible answers."""
+    wording = certificate.question_wording
+    if wording is None:
+        largest = certificate.mechanism.domain - 1
+        return (f"The round asks for a whole number from 0 to {largest:,}, without further words.",)
+    lines = [f"Question {wording.id}: {wording.text}"]
+    for axis in wording.axes:
+        unit = f", in {axis.unit}" if axis.unit else ""
+        lines.append(f"  {axis.field}{unit}: {axis.symbols.describe('')}")
+    return tuple(lines)
 
 
 @dataclass(frozen=True)

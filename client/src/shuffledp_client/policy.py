@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Iterable
 
 from shuffledp_core.documents.models import Certificate, Party
+from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import ClientPolicyRefusal
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency
@@ -44,6 +46,11 @@ class Policy(Section, frozen=True, kw_only=True):
             reports, so that one honest node is enough.
         require_log: whether to refuse rounds that are not in the public log, where the roster names
             witnesses of it.
+        questions: identifiers of questions that may be asked; None: any.
+        refuse_questions: identifiers of questions that may not be asked.
+        fields: fields that may be asked for; None: any.
+        refuse_fields: fields that may not be asked for. With any of these four, rounds without a
+            question in words are refused.
     """
 
     epsilon: float
@@ -60,6 +67,10 @@ class Policy(Section, frozen=True, kw_only=True):
     min_colluding_share: float = 0.0
     require_crowd_free: bool = False
     require_log: bool = True
+    questions: tuple[str, ...] | None = None
+    refuse_questions: tuple[str, ...] = ()
+    fields: tuple[str, ...] | None = None
+    refuse_fields: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
@@ -103,6 +114,7 @@ def check_policy(
     7. No node of `corrupt`, those that say they are, unless the policy allows it.
     8. The guarantee holds with as many reports that are not honest users' as the policy wants; one
        that needs no honest people does.
+    9. The question, by its identifier and its fields.
 
     Raises:
         ClientPolicyRefusal: names what is beyond the policy, with the value and the limit.
@@ -140,9 +152,41 @@ def check_policy(
             f"{', '.join(corrupt)}: corrupt by the node's own declaration, it logs who sent what; "
             "your policy allows no such node (allow_corrupt = false): do not take part"
         )
+    _check_crowd(policy, certificate)  # 8
+    check_question(policy, certificate.question_wording)  # 9
+
+
+def check_question(policy: Policy, wording: QuestionWording | None) -> None:
+    """Check a question in words against the policy; `ClientPolicyRefusal` names what it refuses."""
+    no_limits = policy.questions is None and policy.fields is None
+    if no_limits and not policy.refuse_questions and not policy.refuse_fields:
+        return
+    if wording is None:
+        raise ClientPolicyRefusal(
+            "the round has no question in words, and your policy limits questions or fields"
+        )
+    _check_allowed("question", (wording.id,), policy.questions, policy.refuse_questions)
+    _check_allowed("field", wording.fields, policy.fields, policy.refuse_fields)
+
+
+def _check_allowed(
+    what: str, names: Iterable[str], allowed: tuple[str, ...] | None, refused: tuple[str, ...]
+) -> None:
+    for name in names:
+        if name in refused:
+            raise ClientPolicyRefusal(f"your policy refuses the {what} {name!r}")
+        if allowed is not None and name not in allowed:
+            raise ClientPolicyRefusal(
+                f"the {what} {name!r} is not among those that your policy allows: "
+                f"{', '.join(allowed) or 'none'}"
+            )
+
+
+def _check_crowd(policy: Policy, certificate: Certificate) -> None:
+    """Check what the guarantee assumes of other people."""
     # What an entry node makes up counts as colluding: a margin of 0 trusts it not to make up a
     # single report.
-    if not certificate.mechanism.needs_crowd:  # 8
+    if not certificate.mechanism.needs_crowd:
         return
     if policy.require_crowd_free:
         raise ClientPolicyRefusal(

@@ -248,6 +248,7 @@ def plan_of(certificate: Certificate) -> RoundPlan:
         route=certificate.route,
         mix=Mix.VERIFIED if certificate.verified else Mix.PLAIN,
         question=getattr(mechanism, "question", 0),
+        wording=certificate.wording,
     )
 
 

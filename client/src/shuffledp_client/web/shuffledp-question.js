@@ -6,8 +6,10 @@
 //     <option value="0">Yes</option>
 //     <option value="1">No</option>
 //   </shuffledp-question>
+//
+// A round whose certificate has the question in words is shown with these signed words instead.
 
-import { Device } from "./shuffledp.js";
+import { Device, symbolNames } from "./shuffledp.js";
 
 const STYLE = `
   :host { display: block; box-sizing: border-box; max-width: 38rem; padding: 1.25rem; border: 1px solid #b9c0c8;
@@ -74,8 +76,8 @@ class ShuffledpQuestion extends HTMLElement {
     this.body = element("div");
     this.status = element("p", { className: "status" });
     this.status.setAttribute("role", "status");
-    const question = element("div", { className: "question" }, element("slot", { name: "question" }));
-    root.append(question, this.body, this.status);
+    this.question = element("div", { className: "question" }, element("slot", { name: "question" }));
+    root.append(this.question, this.body, this.status);
   }
 
   connectedCallback() {
@@ -111,6 +113,7 @@ class ShuffledpQuestion extends HTMLElement {
     const waiting = await this.device.waiting();
     if (waiting.length) return this.showSent(waiting[0]);
     this.round = await this.device.question(this.getAttribute("round"));
+    this.showWording();
     const state = await this.device.stateOf(this.round.roundId);
     if (state === "over") return this.showText("You have answered this question. Thank you.");
     return state === "sealed" ? this.showPreview() : this.showQuestion();
@@ -140,26 +143,50 @@ class ShuffledpQuestion extends HTMLElement {
   }
 
   get options() {
-    return [...this.querySelectorAll("option")];
+    const { wording } = this.round?.certificate ?? {};
+    if (!wording) return [...this.querySelectorAll("option")];
+    return (symbolNames(wording, 50) ?? []).map((textContent, value) => ({ value: String(value), textContent }));
+  }
+
+  /** Shows the signed words in place of the page's own. */
+  showWording() {
+    const { wording } = this.round.certificate;
+    if (!wording) return;
+    const fields = wording.axes.map(({ field, unit }) => (unit ? `${field} (${unit})` : field)).join(", ");
+    this.question.replaceChildren(element("p", {}, wording.text), element("small", {}, `Question ${wording.id}: ${fields}`));
   }
 
   labelOf(value) {
     return this.options.find((option) => Number(option.value) === value)?.textContent ?? String(value);
   }
 
+  /** Start and step of the numbers that may be answered: whole ones, or those of the signed words. */
+  get scale() {
+    const { wording } = this.round?.certificate ?? {};
+    const { kind, start, step } = wording?.axes.length === 1 ? wording.axes[0].symbols : {};
+    return kind === "scale" ? { start: Number(start), step: Number(step), unit: wording.axes[0].unit } : { start: 0, step: 1, unit: "" };
+  }
+
   showQuestion() {
-    const { mechanism } = this.round;
+    const { mechanism, certificate } = this.round;
+    const { start, step, unit } = this.scale;
+    const most = start + step * (mechanism.domain - 1);
+    if (certificate.wording && !this.options.length && certificate.wording.axes.some(({ symbols }) => symbols.kind !== "scale")) {
+      return this.showText("This question has more possible answers than this page can show.");
+    }
     const choices = this.options.map((option) => element("label", {},
       element("input", { type: "radio", name: "value", value: option.value, required: true }), option.textContent));
-    const number = element("input", { type: "number", name: "value", min: 0, max: mechanism.domain - 1, step: 1, required: true });
-    number.setAttribute("aria-label", `a whole number from 0 to ${mechanism.domain - 1}`);
+    const number = element("input", { type: "number", name: "value", min: start, max: most, step, required: true });
+    const kind = start === 0 && step === 1 ? "a whole number" : "a number";
+    number.setAttribute("aria-label", `${kind} from ${start} to ${most} ${unit}`.trimEnd());
     const answers = element("fieldset", {}, ...(choices.length ? choices : [number]));
     answers.setAttribute("aria-label", "Your answer");
     const guarantee = element("div", { className: "guarantee" }, ...guaranteeOf(this.round).map((text) => element("p", {}, text)));
     const form = element("form", {}, answers, guarantee, element("button", {}, "Prepare my answer"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      const value = Number(new FormData(form).get("value"));
+      const typed = Number(new FormData(form).get("value"));
+      const value = choices.length ? typed : Math.round((typed - start) / step);
       this.run("Adding noise and sealing…", async () => {
         await this.device.seal(this.round, value);
         await this.showPreview();
@@ -198,6 +225,12 @@ class ShuffledpQuestion extends HTMLElement {
     const head = element("tr", {}, ...["Answer", "Estimate", "95% interval"].map((text) => element("th", { scope: "col" }, text)));
     const rows = estimate.values.map((value, at) =>
       row(estimate.quantity === "sum" ? "Sum" : this.labelOf(at), value, estimate.lows[at], estimate.highs[at]));
+    if (estimate.quantity === "sum" && certificate.wording) {
+      const { start, step, unit } = this.scale;
+      const mean = (sum) => start + (step * sum) / Math.max(1, result.accepted);
+      const [middle, low, high] = [estimate.values, estimate.lows, estimate.highs].map(([sum]) => mean(sum).toPrecision(4));
+      rows.splice(0, 1, element("tr", {}, ...[`Mean ${unit}`.trimEnd(), middle, `${low} to ${high}`].map((text) => element("td", {}, text))));
+    }
     this.show(
       element("p", {}, `${result.accepted} ${result.accepted === 1 ? "person" : "people"} took part. Your ${found === 1 ? "message is" : `${found} messages are all`} among the published ones, unchanged.`),
       element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)),

@@ -291,6 +291,85 @@ const mixingKey = struct(
   },
 );
 
+// The wording of a question (shuffledp_core.documents.wording)
+
+const NOT_PLAIN =
+  /[\x00-\x1f\x7f-\xa0\xad\u061c\u1680\u180e\u2000-\u200b\u200e\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/u;
+const plain = (most, least = 1) => (v) => {
+  const length = [...str(v)].length;
+  const spaced = v.split(" ").some((word) => word === "") && v !== "";
+  const valid = length >= least && length <= most && !NOT_PLAIN.test(v) && !spaced && v.normalize("NFC") === v;
+  return valid ? v : refuse(`plain text of ${least} to ${most} characters`);
+};
+/** A decimal in its one spelling, times 10^9. */
+function decimalOf(text) {
+  const parts = /^-?(0|[1-9][0-9]{0,14})(\.[0-9]{0,8}[1-9])?$/.exec(text);
+  if (!parts || text === "-0") refuse("a decimal such as 12.5");
+  const size = BigInt(parts[1] + (parts[2] ?? ".").slice(1).padEnd(9, "0"));
+  return text.startsWith("-") ? -size : size;
+}
+const spellDecimal = (size) => {
+  const digits = String(size < 0n ? -size : size).padStart(10, "0");
+  return `${size < 0n ? "-" : ""}${digits.slice(0, -9)}.${digits.slice(-9)}`.replace(/\.?0+$/, "");
+};
+const decimal = (v) => (decimalOf(str(v)), v);
+const MEANINGS = {
+  names: struct({ kind: str, names: list(plain(100)) }, {}, ({ names }) => {
+    if (names.length < 2 || new Set(names).size < names.length) refuse("2 or more different names");
+  }),
+  ranges: struct({ kind: str, edges: list(str) }, {}, ({ edges }) => {
+    const inner = edges.slice(edges[0] === "-inf" ? 1 : 0, edges.at(-1) === "inf" ? -1 : undefined).map(decimalOf);
+    const ascend = inner.every((edge, at) => at === 0 || inner[at - 1] < edge);
+    if (edges.length < 3 || inner.length === 0 || !ascend) refuse("3 or more edges in ascending order");
+  }),
+  scale: struct({ kind: str, start: decimal, step: decimal, size: whole(2) }, {}, ({ step }) => {
+    if (decimalOf(step) <= 0n) refuse("a step above 0");
+  }),
+};
+const meaningOf = (v) =>
+  Object.hasOwn(MEANINGS, v?.kind ?? "") ? Object.freeze(MEANINGS[v.kind](v)) : refuse("names, ranges or a scale");
+const axisSize = ({ kind, names, edges, size }) => ({ names: names?.length, ranges: edges?.length - 1, scale: size })[kind];
+export const wordingOf = struct(
+  {
+    id: (v) => (/^[a-z0-9][a-z0-9._-]{0,63}$/.test(str(v)) ? v : refuse("an identifier of a question")),
+    text: plain(300), axes: list(struct({ field: plain(100), unit: plain(32, 0), symbols: meaningOf })),
+  },
+  {},
+  ({ id, text, axes }) => {
+    const fields = axes.map(({ field }) => field);
+    if (axes.length < 1 || axes.length > 4 || new Set(fields).size < fields.length) refuse("1 to 4 different fields");
+    const named = axes.filter(({ symbols }) => symbols.kind !== "scale");
+    const most = named.reduce((total, { symbols }) => total + axisSize(symbols), 0);
+    const words = [id, text, ...axes.flatMap(({ field, unit, symbols: { names, edges, start, step } }) =>
+      [field, unit, ...(names ?? edges ?? [start, step])])];
+    const bytes = words.reduce((total, word) => total + utf8(word).length, 0);
+    if (most > 1024 || bytes > 16_384) refuse("fewer words");
+  },
+);
+
+/** The words of each of at most `most` symbols, with units; null where there are more. */
+export function symbolNames({ axes }, most = 1000) {
+  const nameOf = ({ symbols: { kind, names, edges, start, step }, unit }) => (at) => {
+    const scaled = kind === "scale" ? decimalOf(start) + BigInt(at) * decimalOf(step) : 0n;
+    const [low, high] = kind === "ranges" ? edges.slice(at, at + 2) : [];
+    const range = low === "-inf" ? `below ${high}` : high === "inf" ? `${low} or more` : `${low}–${high}`;
+    const name = { names: names?.[at], ranges: range, scale: spellDecimal(scaled) }[kind];
+    return `${name} ${unit}`.trimEnd();
+  };
+  if (axes.reduce((total, { symbols }) => total * axisSize(symbols), 1) > most) return null;
+  return axes.reduce((all, axis) => all.flatMap((first) =>
+    Array.from({ length: axisSize(axis.symbols) }, (_, at) => [...first, nameOf(axis)(at)])), [[]])
+    .map((parts) => parts.join(", "));
+}
+
+function checkWording({ wording, mechanism }) {
+  if (wording === null) return;
+  const size = wording.axes.reduce((total, { symbols }) => total * axisSize(symbols), 1);
+  const sum = !mechanism.kind.endsWith("-histogram");
+  if (size !== mechanism.domain) malformed("the question's words are for another number of symbols");
+  if (sum && (wording.axes.length > 1 || wording.axes[0].symbols.kind !== "scale")) malformed("a sum needs a scale");
+}
+
 const DOCUMENTS = {
   roster: document(
     {
@@ -323,7 +402,8 @@ const DOCUMENTS = {
       ),
       issued_at: int, expires_at: int,
     },
-    { dropped: [0, int], invalid: [0, int], mix: [null, among("verified")] },
+    { dropped: [0, int], invalid: [0, int], mix: [null, among("verified")], wording: [null, wordingOf] },
+    checkWording,
   ),
   "round-key": document(
     {
@@ -1492,7 +1572,8 @@ function checkClaims(certificate) {
 
 const POLICY = {
   distance: null, nodes: 2, operators: 2, suites: null, mixes: null, messages: 100_000, allow_corrupt: false,
-  min_colluding: 0, min_colluding_share: 0, require_crowd_free: false, require_log: true,
+  min_colluding: 0, min_colluding_share: 0, require_crowd_free: false, require_log: true, questions: null,
+  refuse_questions: [], fields: null, refuse_fields: [],
 };
 
 /** A user's own limits; ε, δ and ε_L have no default. */
@@ -1538,6 +1619,13 @@ function checkPolicy(policy, certificate, geometry, route, corrupt) {
   if (margin < policy.min_colluding || margin / Math.max(1, certificate.users) < policy.min_colluding_share) {
     no(`it allows for ${margin} colluding users of ${certificate.users}`);
   }
+  const { questions, refuse_questions: refused, fields, refuse_fields: refusedFields } = policy;
+  if (questions === null && fields === null && !refused.length && !refusedFields.length) return;
+  const { wording } = certificate;
+  if (wording === null) no("it has no question in words");
+  const asked = wording.axes.map(({ field }) => field);
+  if (refused.includes(wording.id) || (questions && !questions.includes(wording.id))) no(`its question is ${wording.id}`);
+  if (asked.some((name) => refusedFields.includes(name) || (fields && !fields.includes(name)))) no(`it asks for ${asked}`);
 }
 
 // The public log (docs/log.md, "What devices check"); numbers of entries are BigInt
@@ -1824,6 +1912,7 @@ export async function checkResult(stored, roster, frame) {
   same("stage", final.stage, "final");
   same("users", final.users, result.accepted);
   same("mechanism", final.mechanism.text, plan.mechanism.text);
+  same("question", JSON.stringify(final.wording), JSON.stringify(plan.wording));
   same("dropped messages", final.dropped, result.dropped);
   same("invalid messages", final.invalid, result.outside_alphabet + result.repeated_tags);
   if (result.messages !== result.accepted * stored.geometry.messages_per_user - result.dropped) {

@@ -13,8 +13,9 @@ import msgspec
 
 from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.signed import Document, Signed
+from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import ForeignDocumentError
-from shuffledp_core.mechanisms import MECHANISMS, Mechanism
+from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
 from shuffledp_core.onion.geometry import Geometry, MixField
 from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix, Role
@@ -31,6 +32,9 @@ _SHARED: Final = frozenset({Role.CLIENT, Role.OPERATOR, Role.VIEWER, "gateway"})
 
 MAX_WITNESSES: Final = 16
 """Most witnesses of a public log."""
+
+WordingField: TypeAlias = QuestionWording | msgspec.UnsetType
+"""The field `wording` of a document, left out where the round has none, as in earlier versions."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of a roster are compared as text, and name files, topics and TLS certificates."""
@@ -232,7 +236,8 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     nodes"): for laboratories only. `mix` "verified": everybody can check the mixing; "plain" is the
     same as no such field. `question` is the number of one that is asked again and again, of
     mechanisms whose devices keep a response to it; otherwise 0. `epsilon_local` limits ε_L, what a
-    user keeps if every node is corrupt; without it there is no limit.
+    user keeps if every node is corrupt; without it there is no limit. `wording` is the question in
+    words, which devices show; a plan of earlier versions has none.
     """
 
     population: str
@@ -252,6 +257,7 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     mix: Mix | msgspec.UnsetType = msgspec.UNSET
     question: int = 0
     epsilon_local: float | msgspec.UnsetType = msgspec.UNSET
+    wording: WordingField = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if self.mix == Mix.PLAIN:  # one way to write it: a plan is compared as text
@@ -268,6 +274,9 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             raise ValueError(
                 f"open_seconds must be above 0 and at most a year, not {self.open_seconds}"
             )
+        if self.wording is not msgspec.UNSET and self.mechanism in MECHANISMS:
+            spec = MECHANISMS[self.mechanism]
+            self.wording.check_size(spec.domain_of(self.size), is_sum=spec.answers is Answers.SUM)
 
     @property
     def honest(self) -> int:
@@ -323,7 +332,8 @@ class Certificate(Document, frozen=True, kw_only=True):
     Signed by the accountant. `mechanism` holds the exact parameters that clients sample from.
     `route` names the nodes on whose headers and discards the accountant settles or releases: the
     round may run over these and no others. `dropped` and `invalid` count the messages that the
-    round lost (`losses.Losses`); a plan has none.
+    round lost (`losses.Losses`); a plan has none. `wording` is the question in words; certificates
+    of earlier versions have none.
     """
 
     label: ClassVar[str] = "certificate"
@@ -350,6 +360,18 @@ class Certificate(Document, frozen=True, kw_only=True):
     dropped: int = 0
     invalid: int = 0
     mix: MixField = msgspec.UNSET
+    wording: WordingField = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.question_wording is not None:
+            is_sum = self.mechanism.answers is Answers.SUM
+            self.question_wording.check_size(self.mechanism.domain, is_sum=is_sum)
+
+    @property
+    def question_wording(self) -> QuestionWording | None:
+        """The question in words; None in documents without."""
+        return None if self.wording is msgspec.UNSET else self.wording
 
     @property
     def condition(self) -> str:

@@ -1,0 +1,338 @@
+"""The wording of a question: identifier, sentence, fields, units, meaning of each symbol. Pure.
+
+A certificate carries it, so that devices and the people who use them learn which question is asked
+(docs/protocol.md, "Wording"). A symbol is the position of a cell in a table with one axis for each
+field, row by row; most questions have one axis.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator
+from decimal import Context, Decimal
+from fractions import Fraction
+from itertools import pairwise
+from math import prod
+from typing import Final, TypeAlias
+
+import msgspec
+
+MOST_AXES: Final = 4
+MOST_NAMED: Final = 1024
+"""Most names, or edges of ranges, of one wording."""
+
+MOST_BYTES: Final = 16_384
+"""Most bytes of all texts of one wording in UTF-8: announcements stay far below 1 MiB."""
+
+LONGEST_TEXT: Final = 300
+LONGEST_NAME: Final = 100
+LONGEST_UNIT: Final = 32
+
+_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{0,8}[1-9])?")
+_ENDS: Final = ("-inf", "inf")
+_REFUSED: Final = re.compile(
+    "[\x00-\x1f\x7f-\xa0\xad\u061c\u1680\u180e\u2000-\u200b\u200e\u200f\u2028-\u202f"
+    "\u205f-\u206f\u3000\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Control characters, invisible ones and those that change the direction of writing, and every
+space but U+0020. A fixed list, so that implementations agree whatever Unicode version they have.
+"""
+
+
+_EXACT: Final = Context(prec=60)
+"""No sum or product of a scale has more digits."""
+
+
+class _Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A piece of a wording."""
+
+
+class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="names"):
+    """One name for each symbol, such as an answer to choose."""
+
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            check_plain("name of an answer", name, LONGEST_NAME)
+        if len(self.names) < 2 or len(set(self.names)) < len(self.names):
+            raise ValueError("names must be 2 or more different ones")
+
+    @property
+    def size(self) -> int:
+        """Number of symbols."""
+        return len(self.names)
+
+    def name(self, symbol: int, unit: str) -> str:
+        """The symbol in words, with the unit."""
+        return f"{self.names[symbol]} {unit}".rstrip()
+
+    def locate(self, answer: str) -> int:
+        """The symbol of an answer. `ValueError`, which does not repeat it: values are secret."""
+        composed = unicodedata.normalize("NFC", answer.strip())
+        if composed not in self.names:
+            raise ValueError(f"expected one of {self.describe('')}")
+        return self.names.index(composed)
+
+    def describe(self, unit: str) -> str:
+        """What may be answered."""
+        shown = [self.name(symbol, unit) for symbol in range(min(self.size, 12))]
+        return ", ".join(shown) + (", ..." if self.size > len(shown) else "")
+
+    def texts(self) -> Iterator[str]:
+        """Every text in it."""
+        yield from self.names
+
+
+class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ranges"):
+    """Symbol i stands for values from edge i to below edge i + 1; the last one includes its end.
+
+    Edges are decimals in ascending order; the first may be "-inf", the last "inf".
+    """
+
+    edges: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.edges) < 3:
+            raise ValueError(f"ranges need 3 edges or more, not {len(self.edges)}")
+        inner = self.edges[self.edges[0] == "-inf" : len(self.edges) - (self.edges[-1] == "inf")]
+        numbers = [parse_decimal(edge) for edge in inner]
+        if not numbers or any(low >= high for low, high in pairwise(numbers)):
+            raise ValueError("edges must be in ascending order")
+
+    @property
+    def size(self) -> int:
+        """Number of symbols."""
+        return len(self.edges) - 1
+
+    def name(self, symbol: int, unit: str) -> str:
+        """The symbol in words, with the unit."""
+        low, high = self.edges[symbol], self.edges[symbol + 1]
+        if low == "-inf":
+            words = f"below {high}"
+        elif high == "inf":
+            words = f"{low} or more"
+        else:
+            words = f"{low}–{high}"
+        return f"{words} {unit}".rstrip()
+
+    def locate(self, answer: str) -> int:
+        """The symbol of an answer. `ValueError`, which does not repeat it: values are secret."""
+        number = _read_number(answer)
+        low, high = Decimal(self.edges[0]), Decimal(self.edges[-1])
+        if not low <= number <= high:
+            raise ValueError(f"expected a number in {self.describe('')}")
+        edges = [Decimal(edge) for edge in self.edges[1:-1]]
+        return bisect_right(edges, number)
+
+    def describe(self, unit: str) -> str:
+        """What may be answered."""
+        low, high = self.edges[0], self.edges[-1]
+        if low == "-inf":
+            words = "any number" if high == "inf" else f"up to {high}"
+        else:
+            words = f"{low} or more" if high == "inf" else f"{low} to {high}"
+        return f"{words} {unit}".rstrip()
+
+    def texts(self) -> Iterator[str]:
+        """Every text in it."""
+        yield from self.edges
+
+
+class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scale"):
+    """Symbol i stands for the number start + i x step, which are decimals.
+
+    An answer between two of these numbers counts as the nearer one; halfway, as the even symbol.
+    """
+
+    start: str
+    step: str
+    size: int
+
+    def __post_init__(self) -> None:
+        parse_decimal(self.start)
+        if parse_decimal(self.step) <= 0:
+            raise ValueError(f"the step of a scale must be above 0, not {self.step}")
+        if not 2 <= self.size < 2**31:
+            raise ValueError(f"the size of a scale must be from 2 to 2^31 - 1, not {self.size}")
+
+    def value(self, symbol: int) -> Decimal:
+        """The number that a symbol stands for."""
+        return _EXACT.add(Decimal(self.start), _EXACT.multiply(Decimal(symbol), Decimal(self.step)))
+
+    def convert(self, symbols: float) -> float:
+        """The number that a mean of symbols stands for."""
+        return float(self.start) + symbols * float(self.step)
+
+    def name(self, symbol: int, unit: str) -> str:
+        """The symbol in words, with the unit."""
+        return f"{spell_decimal(self.value(symbol))} {unit}".rstrip()
+
+    def locate(self, answer: str) -> int:
+        """The symbol of an answer. `ValueError`, which does not repeat it: values are secret."""
+        steps = (Fraction(_read_number(answer)) - Fraction(self.start)) / Fraction(self.step)
+        nearest = round(steps)
+        if not 0 <= nearest < self.size:
+            raise ValueError(f"expected a number from {self.describe('')}")
+        return nearest
+
+    def describe(self, unit: str) -> str:
+        """What may be answered."""
+        return f"{self.name(0, '')} to {self.name(self.size - 1, unit)}"
+
+    def texts(self) -> Iterator[str]:
+        """Every text in it."""
+        yield from (self.start, self.step)
+
+
+SymbolMeaning: TypeAlias = SymbolNames | SymbolRanges | SymbolScale
+"""The meaning of the symbols of an axis."""
+
+
+class QuestionAxis(_Words, frozen=True, kw_only=True):
+    """A field that the question asks for, its unit, and the meaning of its symbols.
+
+    `field` names it in a device's record; `unit` is "" if there is none.
+    """
+
+    field: str
+    unit: str
+    symbols: SymbolMeaning
+
+    def __post_init__(self) -> None:
+        check_plain("field", self.field, LONGEST_NAME)
+        if self.unit:
+            check_plain("unit", self.unit, LONGEST_UNIT)
+
+
+class QuestionWording(_Words, frozen=True, kw_only=True):
+    """A question in words: an identifier, one sentence for people, and one axis for each field."""
+
+    id: str
+    text: str
+    axes: tuple[QuestionAxis, ...]
+
+    def __post_init__(self) -> None:
+        if not _ID.fullmatch(self.id):
+            raise ValueError(
+                f"{self.id[:80]!r} is not a valid identifier of a question: use 1 to 64 of a-z, "
+                "0-9, '.', '_' and '-', and begin with a letter or digit"
+            )
+        check_plain("sentence of a question", self.text, LONGEST_TEXT)
+        if not 1 <= len(self.axes) <= MOST_AXES:
+            raise ValueError(f"a question has 1 to {MOST_AXES} axes, not {len(self.axes)}")
+        if len(set(self.fields)) < len(self.axes):
+            raise ValueError("a field may be an axis of a question only once")
+        counted = [axis.symbols for axis in self.axes if not isinstance(axis.symbols, SymbolScale)]
+        if sum(symbols.size for symbols in counted) > MOST_NAMED:
+            raise ValueError(f"a question may name at most {MOST_NAMED} symbols; use a scale")
+        size = sum(len(text.encode()) for text in self._texts())
+        if size > MOST_BYTES:
+            raise ValueError(f"the words of a question have {size} bytes, at most {MOST_BYTES} fit")
+
+    def _texts(self) -> Iterator[str]:
+        yield from (self.id, self.text)
+        for axis in self.axes:
+            yield from (axis.field, axis.unit)
+            yield from axis.symbols.texts()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a record that the question asks for."""
+        return tuple(axis.field for axis in self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of symbols: the product over all axes."""
+        return prod(axis.symbols.size for axis in self.axes)
+
+    @property
+    def scale(self) -> SymbolScale | None:
+        """The scale of a question with one axis of numbers; None for any other."""
+        symbols = self.axes[0].symbols
+        return symbols if len(self.axes) == 1 and isinstance(symbols, SymbolScale) else None
+
+    @property
+    def unit(self) -> str:
+        """The unit of a question with one axis; "" for any other."""
+        return self.axes[0].unit if len(self.axes) == 1 else ""
+
+    def name(self, symbol: int) -> str:
+        """A symbol in words, with units."""
+        parts = []
+        for axis in reversed(self.axes):
+            symbol, cell = divmod(symbol, axis.symbols.size)
+            parts.append(axis.symbols.name(cell, axis.unit))
+        return ", ".join(reversed(parts))
+
+    def names(self) -> tuple[str, ...]:
+        """All symbols in words."""
+        return tuple(self.name(symbol) for symbol in range(self.size))
+
+    def locate(self, *answers: str) -> int:
+        """The symbol of one answer for each axis.
+
+        Raises `ValueError` with what is expected; it does not repeat the answer, which is secret.
+        """
+        if len(answers) != len(self.axes):
+            raise ValueError(f"expected one answer for each of {', '.join(self.fields)}")
+        symbol = 0
+        for axis, answer in zip(self.axes, answers, strict=True):
+            symbol = symbol * axis.symbols.size + axis.symbols.locate(answer)
+        return symbol
+
+    def check_size(self, domain: int, *, is_sum: bool) -> None:
+        """Raise `ValueError` unless the words fit a mechanism with `domain` values."""
+        if self.size != domain:
+            raise ValueError(
+                f"the question {self.id!r} gives {self.size:,} symbols a meaning, the mechanism "
+                f"has {domain:,}"
+            )
+        if is_sum and self.scale is None:
+            raise ValueError(
+                f"the question {self.id!r} is for a sum, whose values are numbers on one scale"
+            )
+
+
+def check_plain(what: str, text: str, most: int) -> None:
+    """Raise `ValueError` unless `text` is one line of plain text in its only spelling."""
+    if not 1 <= len(text) <= most:
+        raise ValueError(f"a {what} has 1 to {most} characters, not {len(text)}")
+    refused = _REFUSED.search(text)
+    if refused:
+        raise ValueError(f"a {what} must be plain text, without U+{ord(refused.group()):04X}")
+    if text.split(" ") != text.split():
+        raise ValueError(f"a {what} has single spaces, and none at its ends")
+    if not unicodedata.is_normalized("NFC", text):
+        raise ValueError(f"a {what} must be in Unicode form C (NFC)")
+
+
+def parse_decimal(text: str) -> Decimal:
+    """The number of a decimal in its only spelling, such as "-2.5".
+
+    Raises `ValueError`.
+    """
+    if not _DECIMAL.fullmatch(text) or text == "-0":
+        raise ValueError(
+            f"{text[:40]!r} is not a decimal such as 12.5: no exponent, no plus sign, no needless "
+            "zeros, up to 15 digits before the point and 9 after it"
+        )
+    return Decimal(text)
+
+
+def spell_decimal(number: Decimal) -> str:
+    """The only spelling of a number as `parse_decimal` reads it."""
+    text = f"{number:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in {"-0", ""} else text
+
+
+def _read_number(answer: str) -> Decimal:
+    """An answer as a number: a decimal of ordinary length, however it is spelled."""
+    text = answer.strip()
+    if len(text) > 40 or not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?|[+-]?\.[0-9]+", text, re.ASCII):
+        raise ValueError("expected a number such as 12.5")
+    return Decimal(text)

@@ -1,0 +1,219 @@
+"""Vectors of questions in words: in certificates, by themselves, and within a device's policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from client_rounds import NOW, POPULATION, ROUND_ID
+from vector_cases import ASKED, GENEROUS, Case, Fields, make_case, sign_text, text_of
+from vector_world import identity, make_draft, sign_roster
+
+from shuffledp_core.documents.signed import to_json
+from shuffledp_core.documents.wording import (
+    QuestionAxis,
+    QuestionWording,
+    SymbolNames,
+    SymbolRanges,
+    SymbolScale,
+)
+from shuffledp_core.mechanisms import RRShuffle
+from shuffledp_core.runtime.keys import ROOT
+
+MINUTES: Final = QuestionWording(
+    id="minutes-used",
+    text="How many minutes did you use the app today?",
+    axes=(
+        QuestionAxis(
+            field="minutes_used",
+            unit="min",
+            symbols=SymbolRanges(edges=("0", "0.5", "15", "60", "inf")),
+        ),
+    ),
+)
+COMMUTE: Final = QuestionWording(
+    id="commute",
+    text="Wie kommst du zur Arbeit, früh oder spät?",
+    axes=(
+        QuestionAxis(field="transport", unit="", symbols=SymbolNames(names=("Rad", "Bahn"))),
+        QuestionAxis(
+            field="begins at", unit="h", symbols=SymbolScale(start="-7.5", step="8", size=2)
+        ),
+    ),
+)
+WARMTH: Final = QuestionWording(
+    id="warmth",
+    text="How warm is your room?",
+    axes=(
+        QuestionAxis(
+            field="warmth", unit="°C", symbols=SymbolScale(start="18.5", step="0.25", size=5)
+        ),
+    ),
+)
+SYMBOLS: Final = '"symbols":{"kind":"ranges","edges":["0","0.5","15","60","inf"]}'
+
+
+def questions() -> Iterator[Case]:
+    """Questions in words: their form and meaning, in certificates, and a device's policy."""
+    yield from wordings()
+    yield from certificates()
+    yield from policies()
+
+
+def wordings() -> Iterator[Case]:
+    """What each symbol means, and words that are refused."""
+    for wording in (MINUTES, COMMUTE, WARMTH):
+        yield _case(f"the words of {wording.id}", to_json(wording).decode())
+    text = to_json(MINUTES).decode()
+    for name, old, new in DEFECTS:
+        if old not in text:
+            raise AssertionError(name)
+        yield _case(name, text.replace(old, new, 1), "MalformedDocumentError")
+    axis = json.loads(text)["axes"][0]
+    scales = [{"kind": "scale", "start": "0", "step": "1", "size": 2}] * 5
+    five = [{**axis, "field": f"f{at}", "symbols": scale} for at, scale in enumerate(scales)]
+    for name, axes in {"no axes": [], "five axes": five, "a field twice": [axis, axis]}.items():
+        yield _case(name, json.dumps({**json.loads(text), "axes": axes}), "MalformedDocumentError")
+    for count, error in ((1024, None), (1025, "MalformedDocumentError")):
+        names = {"kind": "names", "names": [f"n{at}" for at in range(count)]}
+        body = {**json.loads(text), "axes": [{**axis, "symbols": names}]}
+        yield _case(f"{count} names", json.dumps(body), error)
+    long = {"kind": "names", "names": [f"{at:03}{'ü' * 97}" for at in range(90)]}
+    body = {**json.loads(text), "axes": [{**axis, "symbols": long}]}
+    yield _case("too many bytes", json.dumps(body), "MalformedDocumentError")
+
+
+DEFECTS: Final = [
+    ("an identifier in capitals", '"minutes-used"', '"Minutes"'),
+    ("an identifier that is empty", '"minutes-used"', '""'),
+    ("an identifier of 65 characters", '"minutes-used"', f'"{"a" * 65}"'),
+    ("no sentence", '"How many minutes did you use the app today?"', '""'),
+    ("a sentence of 301 characters", "How many", "H" * 266),
+    ("a sentence with a line break", "How many", "How\\nmany"),
+    ("a sentence with a null", "How many", "How\\u0000many"),
+    ("a sentence with a delete character", "How many", "How\\u007fmany"),
+    ("a sentence that turns the direction of writing", "How many", "How \\u202emany"),
+    ("a sentence with an invisible character", "How many", "How\\u200bmany"),
+    ("a sentence with a soft hyphen", "How many", "How\\u00admany"),
+    ("a sentence with a no-break space", "How many", "How\\u00a0many"),
+    ("a sentence with a byte order mark", "How many", "\\ufeffHow many"),
+    ("a sentence with a tag character", "How many", "How \\udb40\\udc41many"),
+    ("a sentence with two spaces", "How many", "How  many"),
+    ("a sentence that begins with a space", "How many", " How many"),
+    ("a sentence that is not composed", "How many", "Hou\\u0308 many"),
+    ("a sentence that is a number", '"How many minutes did you use the app today?"', "1"),
+    ("an empty field", '"minutes_used"', '""'),
+    ("a field of 101 characters", '"minutes_used"', f'"{"f" * 101}"'),
+    ("a unit of 33 characters", '"min"', f'"{"m" * 33}"'),
+    ("a unit with a tab", '"min"', '"m\\tn"'),
+    ("no unit", '"unit":"min",', ""),
+    ("an unknown field", '"unit":"min",', '"unit":"min","more":1,'),
+    ("an unknown kind", '"ranges"', '"steps"'),
+    ("no kind", '"kind":"ranges",', ""),
+    ("edges that fall", '"0.5","15"', '"15","0.5"'),
+    ("equal edges", '"0.5","15"', '"15","15"'),
+    ("infinity in the middle", '"15"', '"inf"'),
+    ("two edges", '"0","0.5","15","60","inf"', '"0","1"'),
+    ("edges of infinity alone", '"0","0.5","15","60","inf"', '"-inf","inf"'),
+    ("an edge with a needless zero", '"0.5"', '"0.50"'),
+    ("an edge without a digit before the point", '"0.5"', '".5"'),
+    ("an edge with a leading zero", '"15"', '"015"'),
+    ("an edge with a plus sign", '"15"', '"+15"'),
+    ("an edge with an exponent", '"15"', '"1.5e1"'),
+    ("an edge that is minus zero", '"0",', '"-0",'),
+    ("an edge that is a number", '"15"', "15"),
+    ("an edge in digits of another script", '"15"', '"١٥"'),
+    ("an edge of 16 digits", '"60"', '"1234567890123456"'),
+    ("an edge with 10 digits behind the point", '"0.5"', '"0.1234567891"'),
+    *(
+        (name, SYMBOLS, f'"symbols":{symbols}')
+        for name, symbols in {
+            "one name": '{"kind":"names","names":["a"]}',
+            "a name twice": '{"kind":"names","names":["a","b","a"]}',
+            "an empty name": '{"kind":"names","names":["a",""]}',
+            "a name of 101 characters": f'{{"kind":"names","names":["a","{"b" * 101}"]}}',
+            "a step of 0": '{"kind":"scale","start":"0","step":"0","size":4}',
+            "a step below 0": '{"kind":"scale","start":"0","step":"-1","size":4}',
+            "a scale of one symbol": '{"kind":"scale","start":"0","step":"1","size":1}',
+            "a scale that is too long": f'{{"kind":"scale","start":"0","step":"1","size":{2**31}}}',
+            "a scale without a step": '{"kind":"scale","start":"0","size":4}',
+            "names with edges": '{"kind":"names","names":["a","b"],"edges":["1"]}',
+        }.items()
+    ),
+]
+"""Each replaces a part of the words of `MINUTES`."""
+
+
+def _case(name: str, text: str, error: str | None = None) -> Case:
+    return make_case(name, "wording", {"wording": text}, error)
+
+
+def certificates() -> Iterator[Case]:
+    """Certificates with a question: the words fit the mechanism, or the document is refused."""
+    accountant = identity("accountant")
+    named = {"label": "certificate", "signer": "accountant", "key": accountant.public_key.hex()}
+    malformed = "MalformedDocumentError"
+    summed = RRShuffle(max_value=4, randomise=ASKED.blanket)
+    named_sum = to_json(MINUTES).decode().replace('"15",', '"15","16",')
+    for name, mechanism, wording, error in (
+        ("ranges of a histogram", ASKED, MINUTES, None),
+        ("a table of a histogram", ASKED, COMMUTE, None),
+        ("a scale of a sum", summed, WARMTH, None),
+        ("words for more symbols", ASKED, WARMTH, malformed),
+        ("words for fewer symbols", summed, MINUTES, malformed),
+        ("ranges of a sum", summed, named_sum, malformed),
+        ("words that are null", ASKED, "null", malformed),
+    ):
+        body = make_draft(mechanism).signed_certificate().body
+        words = wording if isinstance(wording, str) else to_json(wording).decode()
+        signed = sign_text(accountant, "certificate", f'{body[:-1]},"wording":{words}}}')
+        fields: Fields = {"document": text_of(signed)}
+        yield make_case(f"a certificate with {name}", "document", fields | named, error)
+
+
+def policies() -> Iterator[Case]:
+    """Each limit of a policy on questions and fields refuses by itself."""
+    refusal = "ClientPolicyRefusal"
+    worded, wordless = {"wording": MINUTES}, Fields()
+    table: list[tuple[Fields, Any, str | None]] = [
+        ({}, worded, None),
+        ({"questions": ["minutes-used"]}, worded, None),
+        ({"questions": ["other"]}, worded, refusal),
+        ({"questions": []}, worded, refusal),
+        ({"refuse_questions": ["minutes-used"]}, worded, refusal),
+        ({"refuse_questions": ["other"]}, worded, None),
+        ({"fields": ["minutes_used"]}, worded, None),
+        ({"fields": ["transport"]}, worded, refusal),
+        ({"refuse_fields": ["minutes_used"]}, worded, refusal),
+        ({"refuse_fields": ["transport"]}, worded, None),
+        ({"fields": ["transport"]}, {"wording": COMMUTE}, refusal),
+        ({"fields": ["transport", "begins at"]}, {"wording": COMMUTE}, None),
+        ({"refuse_fields": ["begins at"]}, {"wording": COMMUTE}, refusal),
+        ({"questions": ["minutes-used"]}, wordless, refusal),
+        ({"refuse_fields": ["transport"]}, wordless, refusal),
+    ]
+    make = _round_maker()
+    for policy, certificate, error in table:
+        words = certificate.get("wording")
+        name = f"the policy {policy}, {'no words' if words is None else words.id}"
+        yield make(name, certificate, policy, error)
+
+
+def _round_maker() -> Callable[[str, Fields, Fields, str | None], Case]:
+    root_key = identity(ROOT).public_key.hex()
+
+    def make(name: str, certificate: Fields, policy: Fields, error: str | None) -> Case:
+        draft = make_draft(ASKED, certificate=certificate)
+        fields = {
+            "roster": text_of(sign_roster(draft.deployment.roster)),
+            "root_key": root_key,
+            "announcement": to_json(draft.announcement()).decode(),
+            "policy": GENEROUS | policy,
+            "population": POPULATION,
+            "now": NOW,
+            "round_id": ROUND_ID,
+        }
+        return make_case(name, "round", fields, error)
+
+    return make
