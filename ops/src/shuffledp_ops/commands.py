@@ -22,6 +22,8 @@ from shuffledp_ops.keys.app import keys_app
 from shuffledp_ops.results.app import results_app
 from shuffledp_ops.witness_cli import witness_command
 
+_WORDS = "TOML file with the question in words, which devices show: id, text, [[axes]]."
+
 app = typer.Typer()
 app.add_typer(keys_app, name="keys")
 app.add_typer(results_app, name="results")
@@ -84,6 +86,7 @@ def round_(
     open_seconds: Annotated[
         float, typer.Option(help="How long submissions stay open, in seconds.")
     ] = 600.0,
+    words: Annotated[Path | None, typer.Option(help=_WORDS)] = None,
     allow_corrupt: Annotated[
         bool,
         typer.Option(
@@ -111,7 +114,9 @@ def round_(
     from shuffledp_core.mechanisms import MECHANISMS
     from shuffledp_ops.keys.pki import open_deployment
     from shuffledp_ops.rounds.operate import run_round_command
+    from shuffledp_ops.rounds.question_files import load_wording
 
+    wording = None if words is None else load_wording(words)
     try:
         plan = RoundPlan(
             population=population,
@@ -131,6 +136,7 @@ def round_(
             allow_corrupt=allow_corrupt,
             question=question,
             epsilon_local=UNSET if epsilon_local is None else epsilon_local,
+            wording=UNSET if wording is None else wording,
         )
     except ValueError as error:
         raise UsageError(str(error)) from error

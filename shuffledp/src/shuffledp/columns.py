@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import UsageError
 
 DEFAULT_COLUMN: Final = "doctor visits"
@@ -71,6 +72,7 @@ def load_column(
     max_value: int,
     draw: bool = False,
     names: bool = False,
+    wording: QuestionWording | None = None,
 ) -> Column:
     """Loads the first `users` values of a column, capped at `max_value`.
 
@@ -84,13 +86,14 @@ def load_column(
         names: take a column whose first entry is no number as one of names, of at most max_value +
             1 answers. Who simulates may read the list from the data; a deployment fixes it before
             anybody answers.
+        wording: read entries as answers to this question, which has one field; none are capped.
 
     Raises:
         UsageError: no such file or column, too few rows, more users than can be drawn, or a value
             that is no whole number from 0 up; of names, fewer than two or too many, or one that is
             empty or too long.
     """
-    parse = _Parser(names=names, most=max_value + 1)
+    parse = _Parser(names=names, most=max_value + 1, wording=wording)
     if file is None:
         sample = resources.files("shuffledp") / "data" / "doctor_visits.csv"
         text, label, name = sample.read_text(), "the built-in sample", name or DEFAULT_COLUMN
@@ -224,20 +227,32 @@ def _read_text(file: Path) -> str:
 
 def _parse_value(text: str, label: str, line: int) -> int:
     if not text.strip().isdecimal() or len(text) > 18:
-        raise UsageError(f"{label}, line {line}: the column needs whole numbers from 0 up")
+        raise UsageError(
+            f"{label}, line {line}: {text[:40]!r} is not a whole number from 0 up; mend it, or "
+            "describe decimals, ranges or names in a question's file (`shuffledp demo --words`)"
+        )
     return int(text)
 
 
 class _Parser:
     """Entries of one column as whole numbers; of names, by the order in which each is first met."""
 
-    def __init__(self, *, names: bool, most: int) -> None:
+    def __init__(self, *, names: bool, most: int, wording: QuestionWording | None = None) -> None:
         self._most = most
+        self._wording = wording
         self._may_name = names
         self._seen: dict[str, int] | None = None
 
     def value(self, text: str, label: str, line: int) -> int:
         """The number of an entry; `UsageError` names the line."""
+        if self._wording is not None:
+            try:
+                return self._wording.locate(text)
+            except ValueError as error:
+                raise UsageError(
+                    f"{label}, line {line}: {text[:40]!r} is no answer to the question "
+                    f"{self._wording.id!r}: {error}; mend the entry, or the question's file"
+                ) from error
         if self._may_name:  # the first entry says what the column holds
             self._may_name = False
             self._seen = None if not text.strip() or text.strip().isdecimal() else {}

@@ -66,6 +66,13 @@ def demo(
     max_value: Annotated[
         int, typer.Option(min=1, help="Largest value; larger ones are capped.")
     ] = 20,
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with the question in words: id, text, one [[axes]]. Entries of the "
+            "column are then its names or numbers, also decimals."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path(
         "out"
     ),
@@ -98,6 +105,7 @@ def demo(
         data=data,
         column=column,
         max_value=max_value,
+        words=words,
         out=out,
         corrupt=node_numbers(corrupt, nodes, "--corrupt"),
     )

@@ -22,6 +22,7 @@ from shuffledp.columns import Column, load_column
 from shuffledp.progress import Stages
 from shuffledp.published import BOARD
 from shuffledp_core.documents.models import RoundPlan
+from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, Answers
 from shuffledp_core.onion.suites import check_suite
@@ -29,6 +30,7 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
+from shuffledp_ops.rounds.question_files import load_wording
 from shuffledp_ops.rounds.report import RoundReport, TraceOutcome
 from shuffledp_ops.rounds.running import StageClock, fetch_board
 from shuffledp_ops.rounds.saving import point_latest, save_round, show_then_save, writable_folder
@@ -71,6 +73,8 @@ class DemoOptions:
     data: Path | None = None
     column: str | None = None
     max_value: int = 20
+    words: Path | None = None
+    wording: QuestionWording | None = None
     out: Path = Path("out")
     corrupt: frozenset[int] = frozenset()
     mix: Mix = Mix.PLAIN
@@ -120,6 +124,9 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
             answer is out.
         ShuffleDPError: whatever ended the round.
     """
+    if options.words is not None:
+        wording = load_wording(options.words)
+        options = replace(options, wording=wording, max_value=wording.size - 1)
     names = MECHANISMS[options.mechanism].answers is Answers.HISTOGRAM
     column = load_column(
         options.data,
@@ -128,6 +135,7 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
         max_value=options.max_value,
         draw=True,
         names=names,
+        wording=options.wording,
     )
     if column.labels:
         options = replace(options, max_value=len(column.labels) - 1)
@@ -231,9 +239,9 @@ async def run_demo(
                 capped=column.capped,
                 credentials=senders,
             )
-            report = replace(
-                report, drawn_from=column.drawn_from, column=column.name, labels=column.labels
-            )
+            report = replace(report, drawn_from=column.drawn_from)
+            if options.wording is None:
+                report = replace(report, column=column.name, labels=column.labels)
             played = FinishedRound(report, trusted_files(system.deployment.folder))
             if options.corrupt:
                 played = await _with_evidence(
@@ -297,6 +305,7 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
         allow_corrupt=bool(options.corrupt),
         mix=options.mix,
         epsilon_local=UNSET if options.epsilon_local is None else options.epsilon_local,
+        wording=UNSET if options.wording is None else options.wording,
     )
 
 

@@ -6,6 +6,7 @@ import csv
 import importlib
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +22,8 @@ def rows_of(report: RoundReport) -> list[Row]:
     `value` is None for a sum.
     """
     estimate, final = report.estimate, report.final
+    words = final.question_wording
+    mean = report.mean
     shared: Row = {
         "reports": report.accepted,
         "messages": report.messages,
@@ -32,6 +35,7 @@ def rows_of(report: RoundReport) -> list[Row]:
         "epsilon_corrupted": final.corrupted.epsilon,
         "suite": report.suite,
         "certified_at": final.issued_at,
+        "time": datetime.fromtimestamp(final.issued_at / 1000, UTC).isoformat(),
     }
     columns = zip(
         estimate.values, estimate.standard_errors, estimate.lows, estimate.highs, strict=True
@@ -39,17 +43,22 @@ def rows_of(report: RoundReport) -> list[Row]:
     return [
         {
             "round": report.round_id,
+            "question": None if words is None else words.id,
             "population": final.population,
             "mechanism": final.mechanism.kind,
             "quantity": "sum" if report.is_sum else "count",
             "value": None if report.is_sum else symbol,
+            "label": None if report.is_sum else report.label(symbol),
+            "unit": None if words is None else words.unit,
             "estimate": value,
-            "standard_error": error,
+            "standard_error": spread,
             "low_95": low,
             "high_95": high,
+            "mean": None if mean is None else mean[0],
+            "mean_standard_error": None if mean is None else mean[1],
             **shared,
         }
-        for symbol, (value, error, low, high) in enumerate(columns)
+        for symbol, (value, spread, low, high) in enumerate(columns)
     ]
 
 
@@ -99,7 +108,12 @@ def _write_csv(rows: Sequence[Row], file: Path) -> None:
 def _write_parquet(rows: Sequence[Row], file: Path) -> None:
     arrow = _arrow("pyarrow")
     kinds = {
+        "question": arrow.string(),
         "value": arrow.int64(),
+        "label": arrow.string(),
+        "unit": arrow.string(),
+        "mean": arrow.float64(),
+        "mean_standard_error": arrow.float64(),
         "epsilon": arrow.float64(),
         "epsilon_corrupted": arrow.float64(),
     }

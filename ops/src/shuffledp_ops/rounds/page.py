@@ -132,12 +132,11 @@ def _in_a_sentence(report: RoundReport) -> str:
             for number in (estimate.values[0], estimate.lows[0], estimate.highs[0])
         ]
         words = f"Sum: <strong>{numbers[0]}</strong> (95% interval {numbers[1]} to {numbers[2]})"
-        if estimate.mean is None or estimate.mean_standard_error is None:
+        if report.mean is None:
             return f"{words}."
-        return (
-            f"{words}; mean: <strong>{estimate.mean:.4g}</strong> ± "
-            f"{estimate.mean_standard_error:.2g}."
-        )
+        mean, error, unit = report.mean
+        in_unit = f" {as_html(unit)}" if unit else ""
+        return f"{words}; mean: <strong>{mean:.4g}</strong> ± {error:.2g}{in_unit}."
     top = max(range(len(estimate.values)), key=estimate.values.__getitem__)
     numbers = [
         charts.figure(number)

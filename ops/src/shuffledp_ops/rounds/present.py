@@ -120,8 +120,9 @@ def _answer_table(report: RoundReport) -> Table:
             f"{estimate.values[0]:,.1f} ± {estimate.standard_errors[0]:,.1f} (standard error)",
         )
         table.add_row("95% interval", f"{estimate.lows[0]:,.1f} .. {estimate.highs[0]:,.1f}")
-        if estimate.mean is not None and estimate.mean_standard_error is not None:
-            table.add_row("mean", f"{estimate.mean:.4f} ± {estimate.mean_standard_error:.4f}")
+        if report.mean is not None:
+            mean, error, unit = report.mean
+            table.add_row("mean", f"{mean:.4f} ± {error:.4f} {escape(unit)}".rstrip())
         if report.truth is not None:
             error = estimate.values[0] - float(report.truth[0])
             in_errors = error / estimate.standard_errors[0]

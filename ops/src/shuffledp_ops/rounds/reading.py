@@ -244,8 +244,8 @@ def _with_extras(report: RoundReport, extras: _Extras) -> RoundReport:
         truth=truths.astype(np.int64) if truths.size else None,
         capped=extras.capped,
         drawn_from=extras.drawn_with_replacement_from,
-        column=extras.column,
-        labels=extras.labels or (),
+        column=report.column or extras.column,  # signed words come first
+        labels=report.labels or extras.labels or (),
         seconds=extras.seconds,
         trace=trace,
     )

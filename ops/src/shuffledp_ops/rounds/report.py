@@ -109,6 +109,17 @@ class RoundReport:
         """True for a sum (one number), False for a histogram."""
         return len(self.estimate.values) == 1
 
+    @property
+    def mean(self) -> tuple[float, float, str] | None:
+        """The mean of a sum with its standard error, in the question's unit, which follows."""
+        mean, error = self.estimate.mean, self.estimate.mean_standard_error
+        if mean is None or error is None:
+            return None
+        words = self.final.question_wording
+        if words is None or words.scale is None:
+            return mean, error, ""
+        return words.scale.convert(mean), error * float(words.scale.step), words.unit
+
     def label(self, symbol: int) -> str:
         """Name of a histogram's symbol; "≥ 20" of the largest where values above it were capped."""
         if self.labels:

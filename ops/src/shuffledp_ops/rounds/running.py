@@ -229,13 +229,18 @@ def make_report(
         )
     manifest = from_json(opened.announcement.manifest.body, Manifest)
     proof = opened.announcement.log
+    final = verify_from(deployment.roster.accountant, result.final_certificate, Certificate)
+    words = final.question_wording
+    is_named = words is not None and len(result.estimate.values) == words.size
     return RoundReport(
         round_id=opened.round_id,
         users=manifest.max_reports,
         accepted=result.accepted,
         messages=result.messages,
         estimate=result.estimate,
-        final=verify_from(deployment.roster.accountant, result.final_certificate, Certificate),
+        final=final,
+        column=None if words is None else ", ".join(words.fields),
+        labels=words.names() if words is not None and is_named else (),
         suite=manifest.geometry.suite,
         corrupt=corrupt_positions(manifest),
         dropped=result.dropped,

@@ -23,7 +23,17 @@ _UP: Final = Context(prec=3, rounding=ROUND_CEILING)
 
 
 def question(report: RoundReport) -> str:
-    """The question and the possible values."""
+    """The question and the possible values: in the operator's words, if the certificate has any."""
+    words = report.final.question_wording
+    if words is not None:
+        possible = "; ".join(
+            f"{axis.field}: {axis.symbols.describe(axis.unit)}" for axis in words.axes
+        )
+        steps = ""
+        if report.is_sum and words.scale is not None:
+            unit = f" {words.unit}".rstrip()
+            steps = f" The sum counts steps of {words.scale.step}{unit} from {words.scale.start}."
+        return f"{words.text} ({words.id}; {possible}.){steps}"
     of = f" of “{report.column}”" if report.column else ""
     largest = report.final.mechanism.domain - 1
     if report.is_sum:
