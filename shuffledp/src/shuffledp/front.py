@@ -176,10 +176,10 @@ def _label(axes: Axes, points: Iterable[tuple[float, float, str]], lines: Sequen
         covered.append(Bbox([[frame.x0, height - 1], [frame.x1, height + 1]]))
     covered.extend(label.get_window_extent(renderer) for label in axes.texts)
     for x, y, words in points:
-        covered.append(_place(axes, (x, y), words, covered, renderer))
+        covered.append(_add_label(axes, (x, y), words, covered, renderer))
 
 
-def _place(
+def _add_label(
     axes: Axes,
     point: tuple[float, float],
     words: str,

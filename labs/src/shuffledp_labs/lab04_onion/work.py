@@ -26,7 +26,7 @@ def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
                             what came in.
             "incoming"      first 16 bytes of the SHA-256 of everything that came in, in its order
                             (node 1: envelopes)
-            "outgoing"      the same of everything that left, in its order
+            "outgoing"      the same for everything that left, in its order
             "messages"      a number: how many messages every user sends
 
         board: the published messages.
