@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
 .PHONY: demo docs test test-labs test-class test-slow test-docker test-ray nightly test-python check check-style check-types check-packages bench soak wheels \
-    accel accel-test accel-timing accel-sanitize sbom advisories version images up round rotate down lab-server lab-round handouts fuzz fuzz-rechecks format clean help proto
+    accel accel-test accel-timing accel-sanitize sbom advisories version images up round rotate down lab-server lab-round handouts fuzz fuzz-rechecks format clean help proto module
 
 help:
 	@echo "make demo        run a whole round on this machine"
@@ -35,6 +35,7 @@ help:
 	@echo "make images      container images"
 	@echo "make wheels      a wheel of every package, in dist/; make sbom lists their contents as CycloneDX"
 	@echo "make version     set VERSION=1.2.3 in every package"
+	@echo "make module    the small module for web pages, from its source"
 	@echo "make handouts    the labs' handouts and slides as PDF; make lab-server CLASS=FILE.csv serves a class"
 	@echo "make format      format the code and apply automatic fixes"
 
@@ -94,6 +95,7 @@ check-style: .venv/synced
 	$(RUN) lint-imports
 	$(RUN) buf lint proto
 	$(RUN) sh proto/check.sh
+	$(RUN) python -m shuffledp_client.web.build --check
 	$(RUN) sh docs/check.sh
 
 check-types: .venv/synced
@@ -213,6 +215,9 @@ format: .venv/synced
 
 proto: .venv/synced
 	$(RUN) sh proto/generate.sh
+
+module: .venv/synced
+	$(RUN) python -m shuffledp_client.web.build
 
 clean:
 	rm -rf .venv .venv-python .tools out dist accel/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

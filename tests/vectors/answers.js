@@ -4,7 +4,7 @@ import {
   Integers, ShuffleError, checkBoard, checkReceipt, checkResult, checkSignature, checkValue, documentDigest,
   geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, readRemembered, sealEnvelope, sealerFor,
   symbolNames, verify, verifyRoster, verifyRound, wordingOf,
-} from "/shuffledp.js";
+} from "/shuffledp.min.js";
 
 const hex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -5,15 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
+from shuffledp_client.web import MODULE
+
 CHROMIUM: Final = shutil.which("chromium")
 NO_CHROMIUM: Final = "Debian's chromium is not installed"
-MODULE: Final = Path(str(resources.files("shuffledp_client") / "web" / "shuffledp.js"))
 ANSWERS: Final = Path(__file__).with_name("answers.js")
 ASK: Final = """async cases => {
     const {answer} = await import('/answers.js');
@@ -37,7 +37,7 @@ def running_chromium() -> Iterator[Browser]:
 @contextmanager
 def module_page(browser: Browser, module: str) -> Iterator[Page]:
     """A page of a secure context, without any network, with this text as the module."""
-    served = {"/shuffledp.js": module, "/answers.js": ANSWERS.read_text(encoding="utf-8")}
+    served = {f"/{MODULE}": module, "/answers.js": ANSWERS.read_text(encoding="utf-8")}
 
     def fulfill(route: Route) -> None:
         path = route.request.url.removeprefix("http://localhost")

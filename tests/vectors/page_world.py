@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
-from browser_pages import MODULE
 from client_rounds import NOW, POPULATION, ROUND_ID, Draft, settled
 from playwright.sync_api import BrowserContext, Page, Route
 from vector_world import identity, make_draft, make_roster, sign_roster
 
 from shuffledp_client.http_api import ResultBody, problem_of
-from shuffledp_client.web import WIDGET
+from shuffledp_client.web import MODULE, WIDGET, read_web_file
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Credential, Receipt, Result, Roster
 from shuffledp_core.documents.signed import Signed, to_json
@@ -53,7 +52,7 @@ QUESTION: Final = f"""<!doctype html><html lang="en"><head><meta charset="utf-8"
 """A page with the element. Its device asks the real clock."""
 
 OPEN: Final = """async ([policy, population, rootKey, now]) => {
-    const {Device} = await import('/shuffledp.js');
+    const {Device} = await import('/shuffledp.min.js');
     window.device = await Device.open({
         gateway: location.origin, rootKey, population, policy, clock: () => now,
     });
@@ -114,8 +113,8 @@ class PageGateway:
     def _handle(self, route: Route) -> None:
         path = route.request.url.removeprefix("http://localhost")
         name = path.rpartition("/")[2]
-        if name in {MODULE.name, WIDGET}:
-            route.fulfill(path=MODULE.with_name(name), content_type="text/javascript")
+        if name in {MODULE, WIDGET}:
+            route.fulfill(body=read_web_file(name), content_type="text/javascript")
             return
         if path == "/question":
             route.fulfill(body=QUESTION, content_type="text/html")

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser_pages import CHROMIUM, MODULE, NO_CHROMIUM, ask, module_page, running_chromium
+from browser_pages import CHROMIUM, NO_CHROMIUM, ask, module_page, running_chromium
 from playwright.sync_api import Browser, Page
 from vector_runner import FILES, find_difference, load_cases
+
+from shuffledp_client.web import MODULE, SOURCE, read_web_file
+from shuffledp_client.web.build import build_module
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
@@ -26,7 +29,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser) -> Iterator[Page]:
-    with module_page(browser, MODULE.read_text(encoding="utf-8")) as opened:
+    with module_page(browser, read_web_file(MODULE).decode()) as opened:
         yield opened
 
 
@@ -98,6 +101,32 @@ MUTANTS = {
     "two histories pass": ("older.size >= newer.window.base &&", "false &&", "logs"),
     "an ended log is forgotten": ("checkpoint.size > size ||", "false &&", "logs"),
     "base64 in any spelling": ("if (btoa(binary) === text)", "if (true)", "logs"),
+    "words for another number of symbols pass": (
+        "if (size !== mechanism.domain)",
+        "if (false)",
+        "questions",
+    ),
+    "a sum is asked in ranges": (
+        "if (sum && (wording.axes",
+        "if (false && (wording.axes",
+        "questions",
+    ),
+    "words are in any spelling": ("!NOT_PLAIN.test(v) &&", "", "questions"),
+    "no wording is checked": (
+        "wording: [null, wordingOf]",
+        "wording: [null, (v) => v]",
+        "questions",
+    ),
+    "a policy about words is not asked": (
+        "if (wording === null) no(",
+        "if (true) return;\n  no(",
+        "questions",
+    ),
+    "the result is for another question": (
+        'same("question", JSON.stringify(final.wording)',
+        '((...all) => all)("", JSON.stringify(final.wording)',
+        "results",
+    ),
     "closed rounds pass": ("now < manifest.closes_at", "true", "rounds"),
     "layers are bound to no position": (
         "/onion/${roundId}/${position}",
@@ -133,10 +162,10 @@ MUTANTS = {
 def test_a_module_without_a_check_answers_otherwise(browser: Browser, mutant: str) -> None:
     """Each check of the module is one that some case needs."""
     old, new, name = MUTANTS[mutant]
-    text = MODULE.read_text(encoding="utf-8")
-    assert text.count(old) == 1
+    source = read_web_file(SOURCE).decode()
+    assert source.count(old) == 1
     cases = load_cases(name)
-    with module_page(browser, text.replace(old, new)) as opened:
+    with module_page(browser, build_module(source.replace(old, new))) as opened:
         answers = ask(opened, cases)
     assert any(
         find_difference(case, answer) is not None and "unsupported" not in answer

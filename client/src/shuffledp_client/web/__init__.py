@@ -1,6 +1,7 @@
 """The device for web pages: one ES module, an element that asks a question, and an example page.
 
-Files of the package, without a build step. docs/how-to/web.md, docs/reference/devices.md.
+Pages load the module in its small form, which `build.py` makes of the source. docs/how-to/web.md,
+docs/reference/devices.md.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import hashlib
 from importlib import resources
 from typing import Final
 
-MODULE: Final = "shuffledp.js"
+MODULE: Final = "shuffledp.min.js"
+SOURCE: Final = "shuffledp.js"
+"""The readable module, from which `MODULE` is built; it works as well."""
 WIDGET: Final = "shuffledp-question.js"
 EXAMPLE: Final = "example.html"
 

@@ -9,7 +9,7 @@
 //
 // A round whose certificate has the question in words is shown with these signed words instead.
 
-import { Device, symbolNames } from "./shuffledp.js";
+import { Device, symbolNames } from "./shuffledp.min.js";
 
 const STYLE = `
   :host { display: block; box-sizing: border-box; max-width: 38rem; padding: 1.25rem; border: 1px solid #b9c0c8;

@@ -1,7 +1,8 @@
 // A device of shuffledp in a web page: checks a round, randomises, seals, submits, checks the result.
 //
-// No dependency and no build step. Every check of docs/protocol.md, "Submit", comes before the value
-// is touched; docs/reference/javascript.md lists them. Names of errors are those of the Python code.
+// No dependency. Pages load shuffledp.min.js, which `python -m shuffledp_client.web.build` makes of this
+// file. Every check of docs/protocol.md, "Submit", comes before the value is touched;
+// docs/reference/devices.md lists them. Names of errors are those of the Python code.
 
 const PROTOCOL = "shuffledp/v1";
 const MAX_DOCUMENT_BYTES = 4 * 2 ** 20;
@@ -50,6 +51,9 @@ async function digest(bytes) {
 function bigEndian(number, size) {
   return Uint8Array.from({ length: size }, (_, at) => Math.floor(number / 256 ** (size - 1 - at)) % 256);
 }
+
+// By name, because minifiers write a call of Math.sqrt as a power, which browsers may round otherwise.
+const { sqrt } = Math;
 
 // Rationals of whole numbers of any size
 
@@ -617,7 +621,7 @@ const OUTSIDE = 1e-15;
 const LARGEST_EPSILON = 700;
 const UP = 1 + 2 ** -50;
 
-const deviationOf = (trials, chance) => Math.sqrt(trials * chance * (1 - chance));
+const deviationOf = (trials, chance) => sqrt(trials * chance * (1 - chance));
 const reachOf = (deviation) => Math.ceil(9 * deviation) + 40;
 
 /** Probabilities of `first` to `last` successes, of sum 1. */
@@ -777,7 +781,7 @@ function reportSum(honest, before, after) {
   return (epsilon) => {
     const mean = before.reduce((total, mass, at) => total + mass * at, 0);
     const variance = before.reduce((total, mass, at) => total + mass * (at - mean) ** 2, 0);
-    const points = Math.max(before.length, 24 * Math.sqrt(honest * variance));
+    const points = Math.max(before.length, 24 * sqrt(honest * variance));
     if (epsilon > LARGEST_EPSILON || points > MOST_POINTS) return 0;
     const size = 2 ** bitLength(Math.ceil(points));
     const spectrum = (law) => {
@@ -853,7 +857,7 @@ function halfWidth(shape, rate) {
   }
   const ratio = Math.exp(-rate);
   if ((1 + 4 * ratio + ratio ** 2) / (2 * shape * ratio) >= 1e-3) return chernoff(shape, rate, 1 - 0.95);
-  return Math.ceil((QUANTILE * Math.sqrt(2 * shape * ratio)) / -Math.expm1(-rate) + 0.5);
+  return Math.ceil((QUANTILE * sqrt(2 * shape * ratio)) / -Math.expm1(-rate) + 0.5);
 }
 
 // Intervals from exact laws (shuffledp_core.answering.intervals)
@@ -870,7 +874,7 @@ function lowerTail(ones, groups) {
     variance += count * one * zero;
   }
   if (ones >= mean) return 1;
-  const deviation = Math.max(Math.sqrt(variance), 3.75);
+  const deviation = Math.max(sqrt(variance), 3.75);
   const points = Math.ceil((2 * NODES * deviation) / 3.75);
   const real = -1.5 / deviation;
   let summed = 0;
@@ -919,7 +923,7 @@ function countIntervals(observed, n, p, q) {
       return computed.get(count);
     });
   };
-  const spread = Math.sqrt(n * Math.min(p * ONE.minus(p), q * ONE.minus(q)));
+  const spread = sqrt(n * Math.min(p * ONE.minus(p), q * ONE.minus(q)));
   const step = observed.length > 1000 ? Math.max(1, Math.floor(0.01 * spread)) : 1;
   const down = observed.map((count) => n - Math.floor(count / step) * step);
   const up = observed.map((count) => Math.min(Math.ceil(count / step) * step, n));
@@ -988,7 +992,7 @@ function histogram(counts, reports, p, q) {
   const values = counts.map((count) => (count - n * q) / slope);
   const errors = values.map((value) => {
     const held = Math.min(Math.max(value, 0), n);
-    return Math.sqrt(held * p.times(ONE.minus(p)) + (n - held) * q.times(ONE.minus(q))) / slope;
+    return sqrt(held * p.times(ONE.minus(p)) + (n - held) * q.times(ONE.minus(q))) / slope;
   });
   const [lows, highs] = countIntervals(counts, n, p, q);
   return { quantity: "histogram", values, standard_errors: errors, lows, highs, mean: null, mean_standard_error: null };
@@ -1008,12 +1012,12 @@ function sumOfBits(ones, reports, maxValue, flip) {
   const slope = ONE.minus(flip).minus(flip);
   const value = Ratio.of(ones).minus(Ratio.of(bits).times(flip)).over(slope);
   const [lows, highs] = countIntervals([ones], bits, ONE.minus(flip), flip);
-  const error = Math.sqrt(bits * flip * (1 - flip)) / slope;
+  const error = sqrt(bits * flip * (1 - flip)) / slope;
   return sum(+value, error, [lows[0], highs[0]], reports, maxValue);
 }
 
 function sumWithNoise(total, reports, maxValue, shape, rate, bias = 0) {
-  const error = Math.sqrt(2 * shape * Math.exp(-rate)) / -Math.expm1(-rate);
+  const error = sqrt(2 * shape * Math.exp(-rate)) / -Math.expm1(-rate);
   const width = halfWidth(shape, rate) + bias;
   return sum(+total, Math.hypot(error, bias), [total - width, total + width], reports, maxValue);
 }
@@ -1126,7 +1130,7 @@ const MECHANISMS = {
         estimate(counts, reports) {
           const trials = Number(reports.times(Ratio.of(slots)).floor());
           const values = counts.slice(0, symbols).map((count) => count - trials * rate);
-          const error = Math.sqrt(trials * rate * (1 - rate));
+          const error = sqrt(trials * rate * (1 - rate));
           const [fewest, most] = binomialInterval(trials, rate);
           const clip = (end) => Math.min(Math.max(end, 0), +reports);
           return {
@@ -1192,7 +1196,7 @@ const MECHANISMS = {
           const value = Ratio.of(ones).minus(Ratio.of(n).times(flip)).over(slope);
           const share = Math.min(Math.max(ones / n, +flip), 1 - flip);
           const ends = roundedSumInterval(ones, n, n, Ratio.of(k), flip);
-          return sum(+value, Math.sqrt(n * share * (1 - share)) / slope, ends, reports, k);
+          return sum(+value, sqrt(n * share * (1 - share)) / slope, ends, reports, k);
         },
       };
     },
@@ -1233,7 +1237,7 @@ const MECHANISMS = {
           const total = Number(reports.times(Ratio.of(bits)).floor());
           const step = new Ratio(BigInt(k), BigInt(bits));
           const value = Ratio.of(ones).minus(Ratio.of(total).times(flip)).over(slope).times(step);
-          const deviation = Math.sqrt(total * flip * (1 - flip) + reports * slope * slope * rounding);
+          const deviation = sqrt(total * flip * (1 - flip) + reports * slope * slope * rounding);
           const ends = roundedSumInterval(ones, total, Number(reports.ceil()), step, flip);
           return sum(+value, deviation * step.over(slope), ends, reports, k);
         },

@@ -1,0 +1,103 @@
+"""`python -m shuffledp_client.web.build [--check]` makes the small module from its source.
+
+What pages load is `shuffledp.min.js`; what people read is `shuffledp.js`. The same source gives the
+same bytes, so that anyone can build the module again and compare. docs/adr/0027-small-module.md.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import metadata, resources
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+from shuffledp_client.web import MODULE, SOURCE
+from shuffledp_core.errors import ConfigError
+
+MINIFIER: Final = "tdewolff-minify"
+MINIFIER_VERSION: Final = "2.24.10"
+"""Also in `pyproject.toml`. 2.24.11 and 2.24.12 evaluate some declarations in another order
+(https://github.com/tdewolff/minify/issues/958); `find_reordering` notices."""
+
+BANNER: Final = (
+    f"// {SOURCE} beside this file is the source. To build this file again and compare:\n"
+    f"// pip install {MINIFIER}=={MINIFIER_VERSION}; python -m {__package__}.build --check\n"
+)
+
+_EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:class|const|function) (\w+))", re.MULTILINE)
+_MODULE_STATEMENT: Final = re.compile(r"^\s*(?:export|import)\b", re.MULTILINE)
+_COMMENT: Final = re.compile(r"/\*\*.*?\*/|(?:^|(?<=[\s;,]))//[^\n]*", re.DOTALL)
+_JOINT: Final = re.compile(r'"\s*\+\s*"')
+"""Between two parts of one text."""
+
+_PROPERTY_OR_TEXT: Final = re.compile(r'(?<!\.)\.[A-Za-z_]\w*|"[A-Za-z][^"\n]{3,}"')
+
+
+def build_module(source: str) -> str:
+    """The small module that does what this source does, under shorter names.
+
+    The minifier keeps the top-level names of a module. So all declarations move into one function,
+    whose result is what the module exports.
+    """
+    if _installed_minifier() != MINIFIER_VERSION:
+        raise ConfigError(
+            f"building {MODULE} needs {MINIFIER} {MINIFIER_VERSION}: run "
+            f"`pip install {MINIFIER}=={MINIFIER_VERSION}`"
+        )
+    import minify
+
+    exported = ", ".join(_EXPORT.findall(source))
+    declarations = _EXPORT.sub("", source)
+    if _MODULE_STATEMENT.search(declarations):
+        raise ConfigError(
+            f"{SOURCE} may import nothing, and export only declarations: `export const name = ..`"
+        )
+    enclosed = (
+        f"export const [{exported}] = (() => {{\n{declarations}\nreturn [{exported}];\n}})();\n"
+    )
+    return f"{BANNER}{minify.string('text/javascript', enclosed)}\n"
+
+
+def find_reordering(source: str, module: str) -> str | None:
+    """The first property or text of a source that its module has elsewhere; None without any.
+
+    A minifier renames variables, but each property and text stays, in the same order.
+    """
+    expected = _properties_and_texts(_COMMENT.sub("", source))
+    present = _properties_and_texts(module.removeprefix(BANNER))
+    for old, new in zip_longest(expected, present):
+        if old != new:
+            return f"{old} is {new}"
+    return None
+
+
+def _properties_and_texts(text: str) -> list[str]:
+    return _PROPERTY_OR_TEXT.findall(_JOINT.sub("", text))
+
+
+def _installed_minifier() -> str | None:
+    try:
+        return metadata.version(MINIFIER)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def main() -> None:
+    """Write the module; with `--check`, fail if the present one is not what the source gives."""
+    folder = Path(str(resources.files(__package__)))
+    source = (folder / SOURCE).read_text(encoding="utf-8")
+    built = build_module(source)
+    reordering = find_reordering(source, built)
+    if reordering is not None:
+        sys.exit(f"{MINIFIER} {MINIFIER_VERSION} changed the order of {SOURCE}: {reordering}")
+    target = folder / MODULE
+    if "--check" not in sys.argv[1:]:
+        target.write_text(built, encoding="utf-8")
+    elif target.read_text(encoding="utf-8") != built:
+        sys.exit(f"{MODULE} is not what {SOURCE} gives: run 'make module' and commit")
+
+
+if __name__ == "__main__":
+    main()
