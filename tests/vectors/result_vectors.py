@@ -26,6 +26,7 @@ from vector_world import (
     make_member,
     sign_roster,
 )
+from wording_vectors import MINUTES
 
 from shuffledp_client.encoding import encode
 from shuffledp_core.answering.decoding import decode
@@ -271,6 +272,7 @@ def results() -> Iterator[Case]:
             "mechanism": KRRHistogram(symbols=4, blanket=Fraction(1, 3))
         },
         "a final certificate for other losses": {"invalid": 1},
+        "a final certificate of another question": {"wording": MINUTES},
     }
     for name, changes in of_final.items():
         yield case(name, foreign, final_certificate=certified(**changes))
