@@ -205,8 +205,9 @@ def settled(draft: Draft, board: bytes, users: int) -> dict[str, Any]:
         )
         for position in range(2, len(draft.route) + 2)
     ]
+    words = {name: words for name, words in draft.certificate.items() if name == "wording"}
     final = make_certificate(
-        draft.deployment, mechanism, stage="final", users=users, route=draft.route
+        draft.deployment, mechanism, stage="final", users=users, route=draft.route, **words
     )
     return {
         "outcome": "published",

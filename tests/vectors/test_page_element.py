@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser_pages import CHROMIUM, NO_CHROMIUM, running_chromium
-from client_rounds import NOW
-from page_world import CODE, PageGateway
+from client_rounds import NOW, make_certificate
+from page_world import ASKED, CODE, PageGateway
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 from wording_vectors import MINUTES
+
+from shuffledp_core.documents.wording import QuestionAxis, QuestionWording, SymbolNames
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
@@ -92,6 +94,44 @@ def test_a_question_in_words_takes_the_place_of_the_pages_own(browser: Browser) 
     check_page(page)
     page.get_by_role("button", name="Prepare my answer").click()
     expect(page.get_by_text("the sealed answer says: ")).to_contain_text(" min")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("Your answer has arrived")).to_be_visible()
+    look = page.get_by_role("button", name="Look for the result")
+    draft = gateway.draft
+    wordless = make_certificate(draft.deployment, ASKED, stage="final", users=1, route=draft.route)
+    gateway.end(final_certificate=draft.signed_by("accountant", wordless))
+    look.click()
+    expect(page.get_by_role("status")).to_contain_text("is for another question")
+    check_page(page)
+    gateway.end()
+    look.click()
+    expect(page.get_by_role("row", name="60 or more min")).to_be_visible()
+    check_page(page)
+    context.close()
+
+
+def test_words_without_spaces_stay_within_a_phone(browser: Browser) -> None:
+    """The longest words that a certificate can have."""
+    names = SymbolNames(names=tuple(letter * 100 for letter in "abcd"))
+    axis = QuestionAxis(field="f" * 100, unit="u" * 32, symbols=names)
+    gateway = PageGateway(wording=QuestionWording(id="i" * 64, text="t" * 300, axes=(axis,)))
+    context = browser.new_context(viewport=PHONE)
+    context.clock.set_fixed_time(NOW / 1000)
+    gateway.serve(context)
+    page = context.new_page()
+    page.set_default_timeout(MINUTE)
+    page.goto("http://localhost/question")
+    page.get_by_label("Your code").fill(CODE)
+    page.get_by_role("button", name="Use this code").click()
+    page.get_by_label("a" * 100).check()
+    check_page(page)
+    page.get_by_role("button", name="Prepare my answer").click()
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("Your answer has arrived")).to_be_visible()
+    gateway.end()
+    page.get_by_role("button", name="Look for the result").click()
+    expect(page.get_by_role("row")).to_have_count(5)
+    check_page(page)
     context.close()
 
 

@@ -123,8 +123,8 @@ MUTANTS = {
         "questions",
     ),
     "the result is for another question": (
-        'same("question", JSON.stringify(final.wording)',
-        '((...all) => all)("", JSON.stringify(final.wording)',
+        "if (JSON.stringify(final.wording) !==",
+        "if (false &&",
         "results",
     ),
     "closed rounds pass": ("now < manifest.closes_at", "true", "rounds"),

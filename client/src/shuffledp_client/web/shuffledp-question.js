@@ -13,12 +13,13 @@ import { Device, symbolNames } from "./shuffledp.min.js";
 
 const STYLE = `
   :host { display: block; box-sizing: border-box; max-width: 38rem; padding: 1.25rem; border: 1px solid #b9c0c8;
-    border-radius: .6rem; font: 1rem/1.5 system-ui, sans-serif; color: #1b2530; background: #fff; }
+    border-radius: .6rem; font: 1rem/1.5 system-ui, sans-serif; color: #1b2530; background: #fff;
+    overflow-wrap: break-word; }
   * { box-sizing: border-box; }
   .question { font-size: 1.25rem; font-weight: 600; }
   fieldset { border: 0; margin: 0 0 1rem; padding: 0; }
   label { display: flex; gap: .6rem; align-items: center; padding: .55rem .7rem; margin: .3rem 0; border: 1px solid #b9c0c8;
-    border-radius: .4rem; cursor: pointer; }
+    border-radius: .4rem; cursor: pointer; overflow-wrap: anywhere; }
   label:has(:checked) { border-color: #0b5cad; background: #eef5fc; }
   input[type=text], input[type=number] { font: inherit; padding: .5rem; border: 1px solid #6b7682; border-radius: .4rem; width: 100%; }
   button { font: inherit; font-weight: 600; padding: .6rem 1.1rem; border: 0; border-radius: .4rem; background: #0b5cad; color: #fff;
@@ -32,6 +33,7 @@ const STYLE = `
     overflow: auto; font-size: .8rem; }
   table { border-collapse: collapse; width: 100%; margin: .5rem 0; }
   th, td { text-align: left; padding: .35rem .5rem; border-bottom: 1px solid #d5dadf; }
+  th:first-child, td:first-child { overflow-wrap: anywhere; }
   th + th, td + td { text-align: right; font-variant-numeric: tabular-nums; }
   .error { color: #9b1c1c; }
 `;

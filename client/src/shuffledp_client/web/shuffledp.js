@@ -1915,8 +1915,9 @@ export async function checkResult(stored, roster, frame) {
   same("round", final.round_id, stored.roundId);
   same("stage", final.stage, "final");
   same("users", final.users, result.accepted);
-  same("mechanism", final.mechanism.text, plan.mechanism.text);
-  same("question", JSON.stringify(final.wording), JSON.stringify(plan.wording));
+  const another = (what) => foreign(`the final certificate is for another ${what} than the one of the round that you answered`);
+  if (final.mechanism.text !== plan.mechanism.text) another("mechanism");
+  if (JSON.stringify(final.wording) !== JSON.stringify(plan.wording)) another("question");
   same("dropped messages", final.dropped, result.dropped);
   same("invalid messages", final.invalid, result.outside_alphabet + result.repeated_tags);
   if (result.messages !== result.accepted * stored.geometry.messages_per_user - result.dropped) {
