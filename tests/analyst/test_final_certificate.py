@@ -5,9 +5,9 @@ from fractions import Fraction
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from msgspec import structs
+from msgspec import UNSET, structs
 
-from shuffledp_analyst.opening import check_final_certificate
+from shuffledp_analyst.opening import check_final_certificate, check_plan_certificate
 from shuffledp_core.documents.losses import NO_LOSSES, Losses
 from shuffledp_core.documents.models import (
     Certificate,
@@ -15,7 +15,9 @@ from shuffledp_core.documents.models import (
     EpsilonBounds,
     LedgerPosition,
     Party,
+    RoundPlan,
 )
+from shuffledp_core.documents.wording import QuestionAxis, QuestionWording, SymbolScale
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.mechanisms import SGDLShuffle
 from shuffledp_core.privacy import Adjacency
@@ -85,3 +87,39 @@ def test_what_was_lost_must_be_counted(wrong: dict[str, object]) -> None:
         check_final_certificate(
             ACCOUNTANT.sign(structs.replace(final, **wrong)), PARTY, PLAN, 100, losses
         )
+
+
+DAYS = QuestionWording(
+    id="days",
+    text="On how many days did you go out?",
+    axes=(
+        QuestionAxis(field="days", unit="days", symbols=SymbolScale(start="0", step="1", size=21)),
+    ),
+)
+OTHER = structs.replace(DAYS, text="On how many days were you ill?")
+
+
+@pytest.mark.parametrize("certified", [OTHER, UNSET])
+def test_a_plan_certificate_with_other_words_than_the_plan_is_refused(certified: object) -> None:
+    plan = RoundPlan(
+        population="p", mechanism=PLAN.mechanism.kind, size=20, epsilon=1.0, delta=1e-6,
+        min_reports=95, max_reports=100, colluding=5, route=PLAN.route, wording=DAYS,
+    )  # fmt: skip
+
+    def check(words: object) -> Certificate:
+        signed = ACCOUNTANT.sign(structs.replace(PLAN, wording=words))
+        return check_plan_certificate(signed, PARTY, "d", PLAN.round_id, plan, closes_at=1)
+
+    assert check(DAYS).wording == DAYS
+    with pytest.raises(ForeignDocumentError, match="its wording is"):
+        check(certified)
+
+
+@pytest.mark.parametrize("words", [OTHER, UNSET])
+def test_a_final_certificate_with_other_words_than_the_plan_is_refused(words: object) -> None:
+    plan = structs.replace(PLAN, wording=DAYS)
+    final = structs.replace(plan, stage="final", users=100, honest=90)
+    assert check_final_certificate(ACCOUNTANT.sign(final), PARTY, plan, 100, NO_LOSSES) == final
+    other = ACCOUNTANT.sign(structs.replace(final, wording=words))
+    with pytest.raises(ForeignDocumentError, match="its wording is"):
+        check_final_certificate(other, PARTY, plan, 100, NO_LOSSES)

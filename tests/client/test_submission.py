@@ -36,6 +36,7 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Receipt, Result
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.documents.submission import check_submission
+from shuffledp_core.documents.wording import QuestionAxis, QuestionWording, SymbolScale
 from shuffledp_core.errors import (
     BadBatchError,
     DocumentError,
@@ -292,6 +293,27 @@ def test_a_genuine_result_and_board_are_accepted(
     found = checked(draft, prepared, result_for(draft, board, 6))
     check_board(found, prepared.geometry, board, [prepared.messages])
     check_board(found, prepared.geometry, board, [one.messages for one in others])
+
+
+def test_a_final_certificate_with_other_words_than_the_answered_question_is_refused(
+    deployment: Deployment, member: Member
+) -> None:
+    scale = SymbolScale(start="0", step="1", size=SUM.domain)
+    axis = QuestionAxis(field="days", unit="", symbols=scale)
+    asked = QuestionWording(id="q", text="On how many days did you go out?", axes=(axis,))
+    draft = Draft(deployment, certificate={"wording": asked})
+    prepared = prepare(verified(draft), 3, member)
+
+    def result(**words: Any) -> Result:
+        final = make_certificate(deployment, SUM, stage="final", users=1, **words)
+        signed = deployment.identity_of("accountant").sign(final)
+        return result_for(draft, board_of(prepared), 1, final_certificate=signed)
+
+    assert checked(draft, prepared, result(wording=asked)).final.question_wording == asked
+    other = msgspec.structs.replace(asked, text="On how many days were you ill?")
+    for words in ({"wording": other}, {}):
+        with pytest.raises(ForeignDocumentError, match="another question than the one"):
+            checked(draft, prepared, result(**words))
 
 
 def test_a_result_of_another_key_round_or_certificate_is_refused(

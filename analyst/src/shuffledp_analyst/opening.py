@@ -183,6 +183,7 @@ def check_final_certificate(
         ("dropped", certificate.dropped, losses.dropped),
         ("invalid", certificate.invalid, losses.invalid),
         ("mix", certificate.mix, plan.mix),
+        ("wording", certificate.wording, plan.wording),
     ):
         _same(certificate, field, actual, expected)
     most = honest_reports(
