@@ -17,6 +17,7 @@ import shuffledp as sdp
 from shuffledp.columns import load_column
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import Answers
+from shuffledp_ops.rounds.charts import figure
 from shuffledp_sim.demo import DemoOptions
 
 KEYS = {
@@ -36,6 +37,31 @@ def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
         timeout=240,
         check=False,
     )
+
+
+def test_a_sum_on_a_scale_is_stated_in_the_unit_everywhere(
+    tmp_path: Path, shuffledp: Shell
+) -> None:
+    (tmp_path / "cold.csv").write_text("degrees\n" + "-4.5\n-1\n3\n0.5\n" * 10)
+    (tmp_path / "cold.toml").write_text(
+        'id = "cold"\ntext = "How cold was your room?"\n[[axes]]\nfield = "degrees"\n'
+        'unit = "°C"\nsymbols = { kind = "scale", start = "-5", step = "0.5", size = 21 }\n'
+    )
+    done = demo(tmp_path, "--users", "40", "--mechanism", "rr-shuffle", "--epsilon", "30",
+    "--data", "cold.csv", "--words", "cold.toml")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "-20.0 °C" in done.stdout
+    saved = json.loads((tmp_path / "out/latest/report.json").read_text())
+    assert (saved["question"], saved["unit"], saved["true_value"]) == ("cold", "°C", -20.0)
+    value, (low, high) = saved["estimate"], saved["interval_95"]
+    assert -200 <= low <= value <= high <= 200
+    assert saved["mean"] == pytest.approx(value / 40)
+    assert f"{value:,.2f} ±" in done.stdout
+    code, _, problem = shuffledp("report")
+    assert code == 0, problem
+    page = (tmp_path / "out/latest/report.html").read_text()
+    assert f"Sum: <strong>{figure(value)} °C</strong>" in page
+    assert f"(95% interval {figure(low)} to {figure(high)} °C)" in page
 
 
 def test_a_demo_prints_one_json_object_and_leaves_signed_documents_and_a_picture(

@@ -163,9 +163,9 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
         """The number that a symbol stands for."""
         return _EXACT.add(Decimal(self.start), _EXACT.multiply(Decimal(symbol), Decimal(self.step)))
 
-    def convert(self, symbols: float) -> float:
-        """The number that a mean of symbols stands for."""
-        return float(self.start) + symbols * float(self.step)
+    def convert(self, symbols: float, answers: float = 1.0) -> float:
+        """The sum of numbers that a sum of symbols over so many answers stands for."""
+        return answers * float(self.start) + symbols * float(self.step)
 
     def name(self, symbol: int, unit: str) -> str:
         """The symbol in words, with the unit."""

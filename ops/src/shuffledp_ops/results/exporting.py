@@ -21,9 +21,8 @@ def rows_of(report: RoundReport) -> list[Row]:
 
     `value` is None for a sum.
     """
-    estimate, final = report.estimate, report.final
+    estimate, final = report.answer, report.final
     words = final.question_wording
-    mean = report.mean
     shared: Row = {
         "reports": report.accepted,
         "messages": report.messages,
@@ -54,8 +53,8 @@ def rows_of(report: RoundReport) -> list[Row]:
             "standard_error": spread,
             "low_95": low,
             "high_95": high,
-            "mean": None if mean is None else mean[0],
-            "mean_standard_error": None if mean is None else mean[1],
+            "mean": estimate.mean,
+            "mean_standard_error": estimate.mean_standard_error,
             **shared,
         }
         for symbol, (value, spread, low, high) in enumerate(columns)

@@ -62,6 +62,7 @@ class Span:
     high: float
     most: float
     truth: float | None = None
+    least: float = 0.0
 
 
 def interval(span: Span, title: str) -> str:
@@ -193,10 +194,12 @@ def _thinnings() -> Iterator[int]:
 
 
 def _interval(span: Span, width: float) -> tuple[float, Iterator[str]]:
-    reach = max(span.high - span.low, abs(span.value - span.low), 1e-9 * max(span.most, 1.0))
+    reach = max(
+        span.high - span.low, abs(span.value - span.low), 1e-9 * max(span.most - span.least, 1.0)
+    )
     points = [span.low, span.high, span.value, *([] if span.truth is None else [span.truth])]
     close = (min(points) - 0.8 * reach, max(points) + 0.8 * reach)
-    full = (min(0.0, *points), max(span.most, *points))
+    full = (min(span.least, *points), max(span.most, *points))
     strips = [("Full range", full)]
     if close[1] - close[0] < 0.4 * (full[1] - full[0]):
         strips.append(("Zoomed in", close))

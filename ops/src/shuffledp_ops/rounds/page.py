@@ -125,18 +125,21 @@ def answer(report: RoundReport) -> Iterator[str]:
 
 
 def _in_a_sentence(report: RoundReport) -> str:
-    estimate = report.estimate
+    estimate = report.answer
     if report.is_sum:
         numbers = [
             charts.figure(number)
             for number in (estimate.values[0], estimate.lows[0], estimate.highs[0])
         ]
-        words = f"Sum: <strong>{numbers[0]}</strong> (95% interval {numbers[1]} to {numbers[2]})"
-        if report.mean is None:
+        unit = f" {as_html(report.unit)}".rstrip()
+        words = (
+            f"Sum: <strong>{numbers[0]}{unit}</strong> (95% interval {numbers[1]} to "
+            f"{numbers[2]}{unit})"
+        )
+        if estimate.mean is None or estimate.mean_standard_error is None:
             return f"{words}."
-        mean, error, unit = report.mean
-        in_unit = f" {as_html(unit)}" if unit else ""
-        return f"{words}; mean: <strong>{mean:.4g}</strong> ± {error:.2g}{in_unit}."
+        error = f"{estimate.mean_standard_error:.2g}{unit}"
+        return f"{words}; mean: <strong>{estimate.mean:.4g}</strong> ± {error}."
     top = max(range(len(estimate.values)), key=estimate.values.__getitem__)
     numbers = [
         charts.figure(number)
@@ -149,16 +152,19 @@ def _in_a_sentence(report: RoundReport) -> str:
 
 
 def _chart(report: RoundReport) -> str:
-    estimate = report.estimate
-    truths = None if report.truth is None else [float(count) for count in report.truth.tolist()]
+    estimate, truths = report.answer, report.true_answer
     if report.is_sum:
-        most = float(report.accepted * (report.final.mechanism.domain - 1))
+        least, most = 0.0, float(report.accepted * (report.final.mechanism.domain - 1))
+        if report.scale is not None:
+            least = report.scale.convert(0.0, report.accepted)
+            most = report.scale.convert(most, report.accepted)
         span = charts.Span(
             estimate.values[0],
             estimate.lows[0],
             estimate.highs[0],
             most,
             None if truths is None else truths[0],
+            least,
         )
         return charts.interval(span, "The estimated sum with its 95% interval")
     labels = [report.label(symbol) for symbol in range(len(estimate.values))]

@@ -43,20 +43,27 @@ def draw_report(report: RoundReport, file: Path) -> None:
 
 
 def _draw_sum(report: RoundReport, axes: Axes) -> None:
-    estimate = report.estimate
+    estimate, digits = report.answer, report.decimals
     centre, error = estimate.values[0], estimate.standard_errors[0]
-    true = None if report.truth is None else float(report.truth[0])
+    true = None if report.true_answer is None else report.true_answer[0]
     reach = 1.25 * max(4 * error, 0.0 if true is None else abs(centre - true))
     axes.axvspan(
         estimate.lows[0], estimate.highs[0], color=ESTIMATE, alpha=0.16, lw=0, label="95% interval"
     )
-    axes.axvline(centre, color=ESTIMATE, lw=2.2, label=f"estimate {centre:,.1f} ± {error:,.1f}")
+    axes.axvline(
+        centre, color=ESTIMATE, lw=2.2, label=f"estimate {centre:,.{digits}f} ± {error:,.{digits}f}"
+    )
     if true is not None:
         axes.axvline(
-            true, color=TRUTH, lw=2.2, ls="--", label=f"true value {true:,.0f} (simulation only)"
+            true,
+            color=TRUTH,
+            lw=2.2,
+            ls="--",
+            label=f"true value {true:,.{digits - 1}f} (simulation only)",
         )
-    axes.set(xlabel="sum over all users", yticks=[], xlim=(centre - reach, centre + reach))
-    axes.xaxis.set_major_formatter("{x:,.0f}")
+    unit = f", {report.unit}".replace("$", r"\$") if report.unit else ""
+    axes.set(xlabel=f"sum over all users{unit}", yticks=[], xlim=(centre - reach, centre + reach))
+    axes.xaxis.set_major_formatter(f"{{x:,.{digits - 1}f}}")
     axes.tick_params(axis="x", labelsize=8)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5)
     axes.spines["left"].set_visible(False)

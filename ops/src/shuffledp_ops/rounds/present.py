@@ -112,24 +112,29 @@ def _table(title: str) -> Table:
 
 
 def _answer_table(report: RoundReport) -> Table:
-    estimate = report.estimate
-    if report.is_sum:
-        table = _table(f"The answer: sum over {report.accepted:,} users")
+    return _sum_table(report) if report.is_sum else _histogram_table(report)
+
+
+def _sum_table(report: RoundReport) -> Table:
+    answer, digits, truth = report.answer, report.decimals, report.true_answer
+    value, spread = answer.values[0], answer.standard_errors[0]
+    unit = f" {escape(report.unit)}".rstrip()
+    table = _table(f"The answer: sum over {report.accepted:,} users")
+    table.add_row("estimate", f"{value:,.{digits}f} ± {spread:,.{digits}f}{unit} (standard error)")
+    table.add_row(
+        "95% interval", f"{answer.lows[0]:,.{digits}f} .. {answer.highs[0]:,.{digits}f}{unit}"
+    )
+    if answer.mean is not None and answer.mean_standard_error is not None:
+        error = answer.mean_standard_error
+        table.add_row("mean", f"{answer.mean:.4f} ± {error:.4f}{unit}")
+    if truth is not None:
+        error = value - truth[0]
         table.add_row(
-            "estimate",
-            f"{estimate.values[0]:,.1f} ± {estimate.standard_errors[0]:,.1f} (standard error)",
+            "true value [dim](simulation only)[/dim]", f"{truth[0]:,.{digits - 1}f}{unit}"
         )
-        table.add_row("95% interval", f"{estimate.lows[0]:,.1f} .. {estimate.highs[0]:,.1f}")
-        if report.mean is not None:
-            mean, error, unit = report.mean
-            table.add_row("mean", f"{mean:.4f} ± {error:.4f} {escape(unit)}".rstrip())
-        if report.truth is not None:
-            error = estimate.values[0] - float(report.truth[0])
-            in_errors = error / estimate.standard_errors[0]
-            table.add_row("true value [dim](simulation only)[/dim]", f"{int(report.truth[0]):,}")
-            table.add_row("actual error", f"{error:+,.1f} = {in_errors:+.2f} standard errors")
-    else:
-        table = _histogram_table(report)
+        table.add_row(
+            "actual error", f"{error:+,.{digits}f}{unit} = {error / spread:+.2f} standard errors"
+        )
     return table
 
 

@@ -201,7 +201,6 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
     texts = [extras.column or "", *extras.seconds, *(extras.labels or ())]
     numbers = [
         *extras.seconds.values(),
-        *truths.tolist(),
         extras.capped,
         extras.drawn_with_replacement_from or 0,
     ]
@@ -212,6 +211,8 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
         or len(extras.seconds) > 100
         or any(len(text) > _TEXT for text in texts)
         or not all(0 <= number <= LARGEST for number in numbers)
+        or not all(-LARGEST <= number <= LARGEST for number in truths.tolist())
+        or (truths.size > 0 and _as_symbols(truths, report).min() < 0)
         or not all(0 <= share <= 1 for share in shares if share is not None)
     ):
         raise MalformedDocumentError(
@@ -225,6 +226,15 @@ def _truths(extras: _Extras) -> NDArray[np.float64]:
     return np.atleast_1d(
         np.array([] if extras.true_value is None else extras.true_value, dtype=np.float64)
     )
+
+
+def _as_symbols(truths: NDArray[np.float64], report: RoundReport) -> NDArray[np.int64]:
+    """The truth as the devices added it up: `report.json` has it in the question's unit."""
+    scale = report.scale
+    if scale is None:
+        return truths.astype(np.int64)
+    least = scale.convert(0.0, report.counted_reports)
+    return np.rint((truths - least) / float(scale.step)).astype(np.int64)
 
 
 def _with_extras(report: RoundReport, extras: _Extras) -> RoundReport:
@@ -241,7 +251,7 @@ def _with_extras(report: RoundReport, extras: _Extras) -> RoundReport:
         )
     return replace(
         report,
-        truth=truths.astype(np.int64) if truths.size else None,
+        truth=_as_symbols(truths, report) if truths.size else None,
         capped=extras.capped,
         drawn_from=extras.drawn_with_replacement_from,
         column=report.column or extras.column,  # signed words come first

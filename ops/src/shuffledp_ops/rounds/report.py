@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.wording import SymbolScale
 
 
 class TracedPerson(NamedTuple):
@@ -72,7 +74,8 @@ class TraceOutcome(Protocol):
 class RoundReport:
     """The outcome of one round.
 
-    `users` is the most that could take part. `truth` is known in a simulation only; it has the
+    `users` is the most that could take part. `estimate` is the signed one, which adds up symbols;
+    `answer` has the question's unit. `truth` is known in a simulation only; it has the
     shape of `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by
     stage, in the order of the round. `corrupt` are the positions of the nodes that declare
     themselves corrupt, `trace` the result of an attack with their logs. `drawn_from` is the number
@@ -110,15 +113,60 @@ class RoundReport:
         return len(self.estimate.values) == 1
 
     @property
-    def mean(self) -> tuple[float, float, str] | None:
-        """The mean of a sum with its standard error, in the question's unit, which follows."""
-        mean, error = self.estimate.mean, self.estimate.mean_standard_error
-        if mean is None or error is None:
-            return None
+    def scale(self) -> SymbolScale | None:
+        """The scale of a sum whose question has words; None for any other."""
         words = self.final.question_wording
-        if words is None or words.scale is None:
-            return mean, error, ""
-        return words.scale.convert(mean), error * float(words.scale.step), words.unit
+        return words.scale if self.is_sum and words is not None else None
+
+    @property
+    def unit(self) -> str:
+        """The unit of a sum whose question has words; "" for any other."""
+        words = self.final.question_wording
+        return words.unit if self.is_sum and words is not None else ""
+
+    @property
+    def decimals(self) -> int:
+        """Decimal places that a sum is shown with: one more than its scale's step has."""
+        step = "1" if self.scale is None else self.scale.step
+        return 1 + len(step.partition(".")[2])
+
+    @property
+    def counted_reports(self) -> float:
+        """Reports that the estimate rests on; a message that does not count is a part of one."""
+        lost = self.dropped + self.outside_alphabet + self.repeated_tags
+        return self.accepted - lost / self.final.mechanism.messages_per_user
+
+    @property
+    def answer(self) -> Estimate:
+        """The estimate in the question's unit: a sum on a scale is converted from its steps."""
+        estimate, scale = self.estimate, self.scale
+        if scale is None:
+            return estimate
+        step = float(scale.step)
+
+        def convert(sums: tuple[float, ...]) -> tuple[float, ...]:
+            return tuple(scale.convert(value, self.counted_reports) for value in sums)
+
+        mean, error = estimate.mean, estimate.mean_standard_error
+        return msgspec.structs.replace(
+            estimate,
+            values=convert(estimate.values),
+            standard_errors=tuple(step * spread for spread in estimate.standard_errors),
+            lows=convert(estimate.lows),
+            highs=convert(estimate.highs),
+            mean=None if mean is None else scale.convert(mean),
+            mean_standard_error=None if error is None else step * error,
+        )
+
+    @property
+    def true_answer(self) -> tuple[float, ...] | None:
+        """`truth` in the question's unit; None outside of a simulation."""
+        if self.truth is None:
+            return None
+        truth = tuple(float(value) for value in self.truth)
+        if self.scale is None:
+            return truth
+        return tuple(self.scale.convert(value, self.counted_reports) for value in truth)
 
     def label(self, symbol: int) -> str:
         """Name of a histogram's symbol; "≥ 20" of the largest where values above it were capped."""
@@ -129,7 +177,9 @@ class RoundReport:
 
     def value_name(self, value: int) -> str:
         """Name of a person's value: that of the symbol in a histogram, else the number."""
-        return str(value) if self.is_sum else self.label(value)
+        if not self.is_sum:
+            return self.label(value)
+        return str(value) if self.scale is None else self.scale.name(value, self.unit)
 
     @property
     def estimate_in_interval(self) -> bool:
@@ -162,17 +212,25 @@ class RoundReport:
         def shape(values: tuple[float, ...] | list[int]) -> Any:
             return values[0] if self.is_sum else list(values)
 
+        answer, words = self.answer, self.final.question_wording
+        truth = self.true_answer if self.scale is not None else None
+        whole_truth = None if self.truth is None else self.truth.tolist()
+        true_value = truth or whole_truth
         return {
             "round": self.round_id,
+            "question": None if words is None else words.id,
             "mechanism": self.final.mechanism.kind,
             "suite": self.suite,
             "users": self.users,
             "accepted": self.accepted,
-            "estimate": shape(self.estimate.values),
-            "standard_error": shape(self.estimate.standard_errors),
-            "interval_95": [shape(self.estimate.lows), shape(self.estimate.highs)],
+            "unit": None if words is None else words.unit,
+            "estimate": shape(answer.values),
+            "standard_error": shape(answer.standard_errors),
+            "interval_95": [shape(answer.lows), shape(answer.highs)],
+            "mean": answer.mean,
+            "mean_standard_error": answer.mean_standard_error,
             "estimate_in_interval": self.estimate_in_interval,
-            "true_value": None if self.truth is None else shape(self.truth.tolist()),
+            "true_value": None if true_value is None else shape(true_value),
             "capped": self.capped,
             "drawn_with_replacement_from": self.drawn_from,
             "column": self.column,

@@ -29,11 +29,7 @@ def question(report: RoundReport) -> str:
         possible = "; ".join(
             f"{axis.field}: {axis.symbols.describe(axis.unit)}" for axis in words.axes
         )
-        steps = ""
-        if report.is_sum and words.scale is not None:
-            unit = f" {words.unit}".rstrip()
-            steps = f" The sum counts steps of {words.scale.step}{unit} from {words.scale.start}."
-        return f"{words.text} ({words.id}; {possible}.){steps}"
+        return f"{words.text} ({words.id}; {possible}.)"
     of = f" of “{report.column}”" if report.column else ""
     largest = report.final.mechanism.domain - 1
     if report.is_sum:
@@ -109,17 +105,19 @@ def noise_of_nodes(report: RoundReport) -> tuple[str, ...]:
     if not dummies:
         return ()
     what = "each count"
-    shift = dummies
+    shift = float(dummies)
+    unit = f" {report.unit}".rstrip()
+    step = 1.0 if report.scale is None else float(report.scale.step)
     if isinstance(mechanism, SumSpec):
         what = "the sum"
         # A corrupt node may make every dummy a one of the highest digit.
-        shift *= int(mechanism.weigh(np.arange(mechanism.alphabet)).max())
+        shift *= step * int(mechanism.weigh(np.arange(mechanism.alphabet)).max())
     return (
         f"Noise: each of the {report.final.nodes:,} nodes added {dummies:,} dummies. The noise of "
-        f"one honest node has a standard deviation of {mechanism.node_noise:.3g} in "
-        f"{what}; that of all nodes together, {max(report.estimate.standard_errors):.3g}.",
-        f"By its choice of dummies a corrupt node can change {what} by at most {shift:,}, and can "
-        f"weaken no one's privacy. {_others_dummies(report)}",
+        f"one honest node has a standard deviation of {step * mechanism.node_noise:.3g}{unit} in "
+        f"{what}; that of all nodes together, {max(report.answer.standard_errors):.3g}{unit}.",
+        f"By its choice of dummies a corrupt node can change {what} by at most "
+        f"{shift:,.12g}{unit}, and can weaken no one's privacy. {_others_dummies(report)}",
     )
 
 
