@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import tomllib
 from collections import Counter
@@ -36,7 +37,7 @@ from shuffledp_ops.campaigns.budget import (
 )
 from shuffledp_ops.campaigns.config import Campaign, CampaignQuestion, load_campaign
 from shuffledp_ops.campaigns.pictures import _draw_shares
-from shuffledp_ops.campaigns.results import DatedAnswer, SavedAnswer, write_results
+from shuffledp_ops.campaigns.results import DatedAnswer, write_results
 from shuffledp_ops.campaigns.rounds import RoundOutcome
 from shuffledp_ops.campaigns.running import CampaignRunner, begin
 from shuffledp_ops.campaigns.state import (
@@ -48,6 +49,7 @@ from shuffledp_ops.campaigns.state import (
     RoundAttempt,
 )
 from shuffledp_ops.keys.pki import create_deployment
+from shuffledp_ops.results.saved import COLUMNS, SavedAnswer
 
 
 @pytest.fixture(scope="module")
@@ -273,6 +275,57 @@ def test_a_damaged_report_is_a_gap(
     assert len((campaign.folder / "hours.csv").read_text().splitlines()) == 1 + rows
 
 
+WORDS = """
+[questions.wording]
+id = "sleep"
+text = "How many hours did you sleep last night, naps in the afternoon and dozing included?"
+axes = [{ field = "$h$", unit = "h", symbols = { kind = "ranges", edges = ["0", "6.5", "inf"] } }]
+"""
+
+
+def test_a_question_in_words_is_in_plans_tables_and_pages(keys: Path, tmp_path: Path) -> None:
+    without = load_campaign(campaign_file(tmp_path, keys))
+    changes = (("max_value = 3\n", ""), ('field = "hours a week"\n', ""))
+    campaign = load_campaign(campaign_file(tmp_path, keys, changes, question=WORDS))
+    (question,) = campaign.questions
+    assert campaign.digest != without.digest
+    plan = question.plan(("node-1", "node-2"), 1.0)
+    assert plan.size == 2
+    assert plan.wording == question.wording
+    state = begun(campaign)
+    published = msgspec.structs.replace(
+        state.entries[0].attempts[0], stage=AttemptStage.PUBLISHED, accepted=5, ended_at=FIRST
+    )
+    state = state.with_entry(0, outcome=DateOutcome.PUBLISHED, attempts=(published,))
+    folder = CampaignStore(campaign.folder).round_folder(published.round_id)
+    folder.mkdir(parents=True)
+    words = {"question": "sleep", "unit": "h", "labels": ["0–6.5 h", "6.5 or more h"]}
+    saved = ANSWER | words | {"round": published.round_id, "certified_at": FIRST}
+    (folder / "report.json").write_bytes(msgspec.json.encode(saved))
+    write_results(campaign, state, campaign.folder)
+    with (campaign.folder / "hours.csv").open(newline="") as stream:
+        table = csv.DictReader(stream)
+        rows = list(table)
+    assert tuple(table.fieldnames or ())[-len(COLUMNS) :] == COLUMNS
+    assert [(row["name"], row["question"], row["label"], row["unit"]) for row in rows[:2]] == [
+        ("hours", "sleep", "0–6.5 h", "h"),
+        ("hours", "sleep", "6.5 or more h", "h"),
+    ]
+    assert rows[0]["time"] == "2030-03-01T08:00:00+00:00"
+    page = (campaign.folder / "index.html").read_text()
+    assert "How many hours did you sleep last night" in page
+    assert "6.5 or more h: 40.0% ± 2.0%" in page
+
+
+def test_a_question_without_a_size_is_refused(keys: Path, tmp_path: Path) -> None:
+    file = campaign_file(tmp_path, keys, (("max_value = 3\n", ""),))
+    with pytest.raises(ConfigError, match="needs max_value, or words in"):
+        load_campaign(file)
+    file = campaign_file(tmp_path, keys, question=WORDS)
+    with pytest.raises(ConfigError, match="gives 2 symbols a meaning, the mechanism has 4"):
+        load_campaign(file)
+
+
 class CountingStore(CampaignStore):
     """A folder that counts how often its state is written."""
 
@@ -365,8 +418,9 @@ def test_an_interval_is_drawn_where_it_is_also_when_its_estimate_lies_outside(
     """An estimate is unbiased and may be negative; its interval is cut to what is possible."""
     state = begun(load_campaign(campaign_file(tmp_path, keys)))
     answer = SavedAnswer(
-        10, (-2.0, 4.0, 12.0), (1.0,) * 3, ((0.0, 2.0, 7.0), (1.0, 6.0, 10.0)), 1.0, 1e-3
-    )
+        accepted=10, estimate=(-2.0, 4.0, 12.0), standard_error=(1.0,) * 3,
+        interval_95=((0.0, 2.0, 7.0), (1.0, 6.0, 10.0)), epsilon=1.0, delta=1e-3,
+    )  # fmt: skip
     line = DatedAnswer(state.entries[0], datetime(2030, 3, 1, 9, tzinfo=UTC), answer)
     axes = Figure().subplots()
     _draw_shares(axes, [line])

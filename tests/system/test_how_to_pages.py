@@ -13,12 +13,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 def test_a_column_of_a_file_is_asked_for_with_and_without_a_round(tmp_path: Path) -> None:
     typed = type_page("how-to/own-data.md", tmp_path)
-    assert typed.boxes == 4
+    assert typed.boxes == 5
     assert "users drawn with replacement from 6 rows" in typed.said
     assert "on foot" in typed.said
     reports = sorted((tmp_path / "out").glob("*/report.html"))
-    assert len(reports) == 3 + 1, "three rounds, and the link to the newest"
+    assert len(reports) == 4 + 1, "four rounds, and the link to the newest"
     assert any("bicycle" in report.read_text() for report in reports)
+    assert "2.5–10 km" in typed.said
+    assert any("How far is it to your work?" in report.read_text() for report in reports)
     assert "quantised-rr: sum over 1,000 users" in typed.said
     assert "Sum of 0..99" in typed.said
 

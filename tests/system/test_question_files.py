@@ -77,5 +77,5 @@ def test_a_report_and_the_exported_table_have_the_question(tmp_path: Path) -> No
     assert (row["question"], row["unit"]) == ("far", "km")
     assert (row["mean"], row["mean_standard_error"]) == (19.5, 0.1)
     numbers = [row[name] for name in ("estimate", "standard_error", "low_95", "high_95")]
-    assert numbers == [390.0, 2.0, 386.0, 394.0]  # 20 x 18.5 km and so many steps of 0.5 km
+    assert numbers == [390.0, 2.0, 386.0, 394.0]  # 20 x 18.5 km and 40 ± 4 (8) steps of 0.5 km
     assert str(row["time"]).startswith("2027-01-15T07:59:50")

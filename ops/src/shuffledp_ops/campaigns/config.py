@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET
 
 from shuffledp_core.documents.models import RoundPlan
+from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import ConfigError, ShuffleDPError
 from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS
 from shuffledp_core.onion.suites import check_suite
@@ -119,15 +120,17 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
     `epsilon_local` is the largest ε_L, what a user keeps if every node is corrupt; by default any.
 
     `epsilon` is each round's; `total_epsilon` in its place that of all its rounds together at
-    `delta`, from which each round's is found. `field` says what devices answer with, a column or a
-    field, for people and pictures. `retries` are made of a date whose round failed, each after
-    `retry_seconds`. `question` is a number that tells the responses apart which devices keep, of
-    mechanisms that have such. `mix` "verified": everybody can check the mixing.
+    `delta`, from which each round's is found. `wording` is the question in words, which
+    devices show and the accountant signs; `max_value` then follows from it. `field` says what the
+    answers are, for people and pictures; by default the words' sentence. `retries` are made of a
+    date whose round failed, each after `retry_seconds`. `question` is a number that tells the
+    responses apart which devices keep, of mechanisms that have such. `mix` "verified": everybody
+    can check the mixing.
     """
 
     name: str
     mechanism: str
-    max_value: int
+    max_value: int | None = None
     min_reports: int
     max_reports: int
     epsilon: float | None = None
@@ -140,6 +143,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
     population: str = "demo"
     question: int = 0
     field: str = "value"
+    wording: QuestionWording | None = None
     route: tuple[str, ...] | None = None
     suite: str = DEFAULT_SUITE
     mix: Mix = Mix.PLAIN
@@ -155,8 +159,12 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
             raise ValueError(
                 f"unknown mechanism {self.mechanism[:80]!r}; choose one of {', '.join(MECHANISMS)}"
             )
-        if not 1 <= self.max_value < MAX_DOMAIN:
-            raise ValueError(f"max_value must be from 1 to {MAX_DOMAIN - 1}, not {self.max_value}")
+        if self.max_value is None and self.wording is None:
+            raise ValueError(
+                f"question {self.name!r} needs max_value, or words in [questions.wording]"
+            )
+        if not 1 <= self.largest < MAX_DOMAIN:
+            raise ValueError(f"max_value must be from 1 to {MAX_DOMAIN - 1}, not {self.largest}")
         self._check_guarantee()
         if not 0 <= self.question < 2**31:
             raise ValueError(
@@ -170,6 +178,20 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
             raise ValueError(f"field must have 1 to 200 characters, not {len(self.field)}")
         self._check_suite()
         self.plan(("node-1", "node-2"), 1.0)  # the rules of a plan on counts and times
+
+    @property
+    def largest(self) -> int:
+        """The largest value: `max_value`, or the last symbol of the question in words."""
+        if self.max_value is not None:
+            return self.max_value
+        return 0 if self.wording is None else self.wording.size - 1
+
+    @property
+    def subject(self) -> str:
+        """What the answers are, for people: `field`, or else the sentence of the question."""
+        if self.wording is None or self.field != "value":
+            return self.field
+        return self.wording.text
 
     def _check_guarantee(self) -> None:
         if (self.epsilon is None) == (self.total_epsilon is None):
@@ -202,7 +224,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
         return RoundPlan(
             population=self.population,
             mechanism=self.mechanism,
-            size=MECHANISMS[self.mechanism].size_for(self.max_value),
+            size=MECHANISMS[self.mechanism].size_for(self.largest),
             epsilon=epsilon,
             delta=self.delta,
             adjacency=self.adjacency,
@@ -216,6 +238,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
             open_seconds=self.open_seconds,
             question=self.question,
             epsilon_local=UNSET if self.epsilon_local is None else self.epsilon_local,
+            wording=UNSET if self.wording is None else self.wording,
         )
 
 

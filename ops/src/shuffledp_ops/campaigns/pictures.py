@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from shuffledp_ops.campaigns.budget import BudgetCourse, Outlook
 from shuffledp_ops.campaigns.config import CampaignQuestion
 from shuffledp_ops.campaigns.results import DatedAnswer
 from shuffledp_ops.campaigns.state import DateOutcome
+from shuffledp_ops.results.saved import SavedAnswer
 from shuffledp_ops.rounds.picture import QUIET, hide_frame
 
 if TYPE_CHECKING:
@@ -45,6 +47,12 @@ _WIDTH: Final = 5.0
 
 _DPI: Final = 200
 _MOST_TICKS: Final = 6
+
+_TITLE: Final = 56
+"""Characters in a line of a title."""
+
+_LABEL: Final = 30
+"""Characters of a value's name."""
 
 
 def draw_budget(outlook: Outlook) -> bytes:
@@ -109,7 +117,8 @@ def draw_answers(question: CampaignQuestion, rows: Sequence[DatedAnswer]) -> byt
     below.plot(days, spent, "o", color=ESTIMATE, ms=3.5)
     below.set_ylim(bottom=0)
     below.set_ylabel("ε spent")
-    above.set_title(question.field.replace("$", r"\$"), fontsize=11, loc="left")
+    title = "\n".join(wrap(question.subject, _TITLE))
+    above.set_title(title.replace("$", r"\$"), fontsize=11, loc="left")
     dates = _days([row.when for row in rows])
     for axes in (above, below):
         _dress(axes, dates)
@@ -135,7 +144,9 @@ def _mark_gaps(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
 
 def _draw_means(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
     _draw_value(axes, _days([row.when for row in rows]), rows, 0, 1.0, 0, "mean")
-    axes.set_ylabel("mean, 95% intervals")
+    units = {row.answer.unit for row in rows if row.answer is not None and row.answer.unit}
+    unit = f" in {units.pop()}".replace("$", r"\$") if len(units) == 1 else ""
+    axes.set_ylabel(f"mean{unit}, 95% intervals")
 
 
 def _draw_shares(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
@@ -148,12 +159,17 @@ def _draw_shares(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
     apart = np.timedelta64(int((days[-1] - days[0]).astype(int)) // 150, "s")
     for index, value in enumerate(shown):
         aside = (2 * index - len(shown) + 1) * apart // 2
-        _draw_value(axes, days + aside, rows, value, 100.0, index, f"value {value}")
+        _draw_value(axes, days + aside, rows, value, 100.0, index, _label(answers[-1], value))
     rest = values - len(shown)
     axes.set_ylabel(
         "% of reports, 95% intervals"
         + (f"\n({rest} rarer values: in the table)" if rest > 0 else "")
     )
+
+
+def _label(answer: SavedAnswer, value: int) -> str:
+    name = answer.labels[value] if answer.labels else f"value {value}"
+    return shorten(name, _LABEL, placeholder=" …").replace("$", r"\$")
 
 
 def _draw_value(
@@ -174,7 +190,7 @@ def _draw_value(
     centres, lows, highs = (
         np.array(
             [
-                numbers[value] * scale / answer.accepted
+                numbers[value] * scale / answer.reports
                 for answer, numbers in zip(answers, column, strict=True)
             ]
         )

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -19,67 +19,21 @@ from shuffledp_core.errors import NotInstalledError, OutputError
 from shuffledp_core.runtime.files import size_of, write_atomic
 from shuffledp_ops.campaigns.config import Campaign, CampaignQuestion, zone_named
 from shuffledp_ops.campaigns.state import ROUNDS, CampaignState, DateEntry
+from shuffledp_ops.results import saved
+from shuffledp_ops.results.saved import SavedAnswer
 from shuffledp_ops.rounds.page import PAGE
-from shuffledp_ops.rounds.reading import LARGEST, MOST_BYTES
+from shuffledp_ops.rounds.reading import MOST_BYTES
 
 INDEX: Final = "index.html"
 
 COLUMNS: Final = (
-    "question", "number", "date", "outcome", "tries", "round", "reports", "value", "estimate",
-    "standard_error",
-    "low_95", "high_95", "epsilon", "delta", "spent", "error", "report",
+    "name", "number", "date", "outcome", "tries", "spent", "error", "report", *saved.COLUMNS
 )  # fmt: skip
-"""Of a question's table. `epsilon` is certified for the reports that arrived, `spent` is the
-population's so far.
+"""Of a question's table: those of the campaign, then those of every exported answer.
+
+`name` is the question's in the campaign's file. `epsilon` is certified for the reports that
+arrived, `spent` is the population's so far.
 """
-
-Numbers: TypeAlias = tuple[float, ...]
-
-
-class SavedAnswer(msgspec.Struct, frozen=True):
-    """The part of a saved round's `report.json` that is shown: one number, or one per value."""
-
-    accepted: int
-    estimate: float | Numbers
-    standard_error: float | Numbers
-    interval_95: tuple[float | Numbers, float | Numbers]
-    epsilon: float | None
-    delta: float
-
-    def __post_init__(self) -> None:
-        columns = (self.values, _as_tuple(self.standard_error), *self.bounds)
-        if not self.values or len({len(column) for column in columns}) != 1:
-            raise ValueError("an answer has one error and one interval for each of its values")
-        if not all(abs(number) <= LARGEST for column in columns for number in column):
-            raise ValueError("an answer has a number that no round can have")
-
-    @property
-    def is_sum(self) -> bool:
-        """True for a sum, False for a histogram."""
-        return not isinstance(self.estimate, tuple)
-
-    def summary(self) -> str:
-        """The mean, or the most frequent value and its share, with its standard error."""
-        reports = max(self.accepted, 1)
-        errors = _as_tuple(self.standard_error)
-        if self.is_sum:
-            return f"mean {self.values[0] / reports:.4g} ± {errors[0] / reports:.2g}"
-        top = max(range(len(self.values)), key=self.values.__getitem__)
-        return f"{top}: {self.values[top] / reports:.1%} ± {errors[top] / reports:.1%}"
-
-    @property
-    def values(self) -> Numbers:
-        """The estimates."""
-        return _as_tuple(self.estimate)
-
-    @property
-    def bounds(self) -> tuple[Numbers, Numbers]:
-        """The 95 % intervals' lower and upper ends."""
-        return _as_tuple(self.interval_95[0]), _as_tuple(self.interval_95[1])
-
-
-def _as_tuple(value: float | Numbers) -> Numbers:
-    return value if isinstance(value, tuple) else (value,)
 
 
 @dataclass(frozen=True)
@@ -150,32 +104,19 @@ def table(rows: Sequence[DatedAnswer]) -> str:
 def _csv_rows(row: DatedAnswer) -> Iterator[dict[str, object]]:
     entry, answer, last = row.entry, row.answer, row.entry.last
     shared: dict[str, object] = {
-        "question": entry.question,
+        "name": entry.question,
         "number": entry.number,
         "date": row.when.isoformat(),
         "outcome": entry.outcome.value,
         "tries": len(entry.attempts),
     }
     if last is not None:
-        shared |= {"round": last.round_id, "spent": _blank(last.spent), "error": last.error or ""}
+        shared |= {"round": last.round_id, "spent": last.spent, "error": last.error}
     if answer is None or last is None:
         yield shared
         return
-    shared |= {
-        "reports": answer.accepted,
-        "epsilon": _blank(answer.epsilon),
-        "delta": answer.delta,
-        "report": f"{ROUNDS}/{last.round_id}/{PAGE}",
-    }
-    lows, highs = answer.bounds
-    columns = zip(answer.values, _as_tuple(answer.standard_error), lows, highs, strict=True)
-    for value, (estimate, error, low, high) in enumerate(columns):
-        numbers = {"estimate": estimate, "standard_error": error, "low_95": low, "high_95": high}
-        yield {**shared, "value": "" if answer.is_sum else value, **numbers}
-
-
-def _blank(value: float | None) -> object:
-    return "" if value is None else value
+    shared["report"] = f"{ROUNDS}/{last.round_id}/{PAGE}"
+    yield from ({**cells, **shared} for cells in answer.rows())
 
 
 def page(campaign: Campaign, state: CampaignState, folder: Path) -> str:
@@ -185,7 +126,7 @@ def page(campaign: Campaign, state: CampaignState, folder: Path) -> str:
         parts.append(f'<p class="note">Stopped: {as_html(state.stopped)}</p>')
     parts += [*_picture(folder / "budget.png", "The budget over all dates, as it was planned")]
     for question in campaign.questions:
-        parts.append(f"<section><h2>{as_html(question.name)}: {as_html(question.field)}</h2>")
+        parts.append(f"<section><h2>{as_html(question.name)}: {as_html(question.subject)}</h2>")
         parts += _picture(
             folder / f"{question.name}.png", f"The answers to {question.name} over time"
         )

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
 from msgspec import UNSET
 
 from shuffledp_core.documents.models import Roster, RoundPlan
+from shuffledp_core.documents.wording import (
+    QuestionAxis,
+    QuestionWording,
+    SymbolMeaning,
+    SymbolNames,
+    SymbolRanges,
+    SymbolScale,
+)
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.transport.rpc_errors import translate_errors
@@ -28,11 +37,19 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "colluding": "",
     "open_minutes": "10",
     "question": "0",
+    "words_id": "",
+    "words_text": "",
+    "words_field": "",
+    "words_unit": "",
+    "words_values": "",
 }
 """The fields of the form, besides the population, and what stands in them at first."""
 
 MOST_REASON: Final = 200
 """Letters of the reason for giving a round up."""
+
+LONGEST_VALUES: Final = 300
+"""Characters of the meaning of all values; a form has few bytes, `round --words` takes more."""
 
 _LARGEST: Final = 10**9
 _DEADLINE: Final = 30.0
@@ -52,6 +69,8 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
     mix = fields.get("mix", "")
     if mix not in set(Mix):
         raise UsageError(f"mix: {mix[:40]!r} is none of {', '.join(Mix)}")
+    wording = wording_of(fields)
+    largest = _integer(fields, "max_value", 1) if wording is None else wording.size - 1
     fewest = _integer(fields, "min_reports", 1)
     colluding = (
         _integer(fields, "colluding", 0) if fields.get("colluding", "").strip() else fewest // 20
@@ -60,7 +79,7 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
         return RoundPlan(
             population=population,
             mechanism=mechanism,
-            size=MECHANISMS[mechanism].size_for(_integer(fields, "max_value", 1)),
+            size=MECHANISMS[mechanism].size_for(largest),
             epsilon=_number(fields, "epsilon"),
             delta=_number(fields, "delta"),
             min_reports=fewest,
@@ -73,9 +92,60 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
             epsilon_local=_number(fields, "epsilon_local")
             if fields.get("epsilon_local", "").strip()
             else UNSET,
+            wording=UNSET if wording is None else wording,
         )
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def wording_of(fields: Mapping[str, str]) -> QuestionWording | None:
+    """The question in words that a form describes; None if its fields are empty.
+
+    Raises `UsageError`, which names the field.
+    """
+    names = [name for name in DEFAULTS if name.startswith("words_")]
+    typed = {name: " ".join(fields.get(name, "").split()) for name in names}
+    if not any(typed.values()):
+        return None
+    for name in ("words_id", "words_text", "words_field"):
+        if not typed[name]:
+            raise UsageError(
+                f"{name}: a question in words needs it; leave all fields of the words empty for "
+                "a question without"
+            )
+    try:
+        axis = QuestionAxis(
+            field=unicodedata.normalize("NFC", typed["words_field"]),
+            unit=unicodedata.normalize("NFC", typed["words_unit"]),
+            symbols=_meaning(fields, unicodedata.normalize("NFC", typed["words_values"])),
+        )
+        text = unicodedata.normalize("NFC", typed["words_text"])
+        return QuestionWording(id=typed["words_id"], text=text, axes=(axis,))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _meaning(fields: Mapping[str, str], values: str) -> SymbolMeaning:
+    if len(values) > LONGEST_VALUES:
+        raise UsageError(
+            f"words_values: at most {LONGEST_VALUES} characters fit; `shuffledp round --words` "
+            "takes a file with more"
+        )
+    kind, _, rest = values.partition(":")
+    parts = tuple(part.strip() for part in rest.split(";" if kind == "names" else ","))
+    if kind == "names":
+        return SymbolNames(names=parts)
+    if kind == "ranges":
+        return SymbolRanges(edges=parts)
+    size = _integer(fields, "max_value", 1) + 1
+    if not values:
+        return SymbolScale(start="0", step="1", size=size)
+    if kind == "scale" and len(parts) == 2:
+        return SymbolScale(start=parts[0], step=parts[1], size=size)
+    raise UsageError(
+        "words_values: write “names: yes; no”, “ranges: 0, 15, 60, inf” or “scale: 18.5, 0.5”, "
+        "or leave it empty for whole numbers from 0"
+    )
 
 
 def _integer(fields: Mapping[str, str], name: str, least: int) -> int:

@@ -12,14 +12,19 @@ from msgspec import UNSET
 
 from shuffledp.pages import as_html
 from shuffledp_core.documents.models import Roster, RoundPlan
+from shuffledp_core.documents.wording import LONGEST_NAME, LONGEST_TEXT, LONGEST_UNIT
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.vocabulary import Mix
-from shuffledp_ops.console.actions import DEFAULTS, MOST_REASON
+from shuffledp_ops.console.actions import DEFAULTS, LONGEST_VALUES, MOST_REASON
 from shuffledp_ops.console.frame import Viewer, frame_page, short
 from shuffledp_ops.console.model import PopulationBudget, RoundInfo
 
 _FIELDS: Final = {
-    "max_value": ("Largest value", "Values are whole numbers from 0 to this.", "numeric"),
+    "max_value": (
+        "Largest value",
+        "Values are whole numbers from 0 to this. With names or ranges it follows from them.",
+        "numeric",
+    ),
     "epsilon": (
         "ε",
         "Target in nats. A smaller ε protects more, and makes the answer less accurate.",
@@ -56,6 +61,29 @@ _FIELDS: Final = {
     ),
 }
 
+_WORDS: Final = {
+    "words_id": (
+        "Identifier of the question",
+        "For policies of devices and for tables: a-z, 0-9, “.”, “_”, “-”. Leave it and the four "
+        "fields below empty to ask without words.",
+        64,
+    ),
+    "words_text": (
+        "Question",
+        "One sentence, which devices show; it is signed and becomes public.",
+        LONGEST_TEXT,
+    ),
+    "words_field": ("Field", "Name of the field in a device's record.", LONGEST_NAME),
+    "words_unit": ("Unit", "Of the field's numbers; empty: none.", LONGEST_UNIT),
+    "words_values": (
+        "Meaning of the values",
+        "“names: yes; no”, “ranges: 0, 15, 60, inf” or “scale: 18.5, 0.5”, its first number and "
+        "its step. Empty: whole numbers from 0.",
+        LONGEST_VALUES,
+    ),
+}
+"""Label, hint and most characters of the fields of a question in words."""
+
 _MIXING: Final = (
     "Verified: anyone can check that each listed person's messages reached the board unchanged; "
     "devices and nodes need more computing time."
@@ -82,6 +110,10 @@ def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str 
         _choice("mechanism", "Mechanism", "How devices randomise their values.", kinds, typed),
         _choice("mix", "Mixing", _MIXING, {option.value: option.value for option in Mix}, typed),
         *(_field(name, *words, typed.get(name, "")) for name, words in _FIELDS.items()),
+        *(
+            _field(name, label, hint, "text", typed.get(name, ""), most)
+            for name, (label, hint, most) in _WORDS.items()
+        ),
     ]
     button = "<p><button>Review plan</button></p>"
     form = (
@@ -101,15 +133,15 @@ def _with_label(refusal: str) -> str:
     """The error with the form's label instead of the field's name at its beginning."""
     name, colon, words = refusal.partition(": ")
     labels = {"population": "Population", "mechanism": "Mechanism", "mix": "Mixing"}
-    labels |= {field: words[0] for field, words in _FIELDS.items()}
+    labels |= {field: words[0] for field, words in [*_FIELDS.items(), *_WORDS.items()]}
     return f"“{labels[name]}”{colon}{words}" if name in labels else refusal
 
 
-def _field(name: str, label: str, hint: str, mode: str, value: str) -> str:
+def _field(name: str, label: str, hint: str, mode: str, value: str, most: int = 40) -> str:
     return (
         f'<p><label for="{name}">{label}</label><input id="{name}" name="{name}" '
         f'value="{as_html(value)}" '
-        f'inputmode="{mode}" maxlength="40" autocomplete="off" aria-describedby="{name}-hint">'
+        f'inputmode="{mode}" maxlength="{most}" autocomplete="off" aria-describedby="{name}-hint">'
         f'<span class="fine" id="{name}-hint">{hint}</span></p>'
     )
 
@@ -144,9 +176,15 @@ def confirm_open(
         if budget is None
         else f"{budget.left:.4g} of {budget.limit:g} at δ = {budget.delta:g}"
     )
-    rows = {
-        "question": f"{'histogram' if histogram else 'sum and mean'} of whole numbers from 0 to "
-        f"{fields['max_value']}",
+    answer = "histogram" if histogram else "sum and mean"
+    question_rows = {"question": f"{answer} of whole numbers from 0 to {fields['max_value']}"}
+    if plan.wording is not UNSET:
+        (axis,) = plan.wording.axes
+        question_rows = {
+            "question": f"{plan.wording.text} ({plan.wording.id})",
+            "answer": f"{answer} of “{axis.field}”: {axis.symbols.describe(axis.unit)}",
+        }
+    rows = question_rows | {
         "population": f"“{plan.population}”",
         "guarantee": f"ε = {plan.epsilon:g} at δ = {plan.delta:g}, while one node of "
         f"{', '.join(plan.route)} is honest{'' if crowd else '; no honest people needed'}",

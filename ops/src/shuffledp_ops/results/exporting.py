@@ -6,14 +6,14 @@ import csv
 import importlib
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
+
+import msgspec
 
 from shuffledp_core.errors import ConfigError, OutputError, UsageError
+from shuffledp_ops.results.saved import Row, SavedAnswer
 from shuffledp_ops.rounds.report import RoundReport
-
-Row: TypeAlias = dict[str, str | int | float | None]
 
 
 def rows_of(report: RoundReport) -> list[Row]:
@@ -21,44 +21,7 @@ def rows_of(report: RoundReport) -> list[Row]:
 
     `value` is None for a sum.
     """
-    estimate, final = report.answer, report.final
-    words = final.question_wording
-    shared: Row = {
-        "reports": report.accepted,
-        "messages": report.messages,
-        "epsilon": final.epsilon.certified,
-        "delta": final.delta,
-        "adjacency": final.adjacency.value,
-        "max_distance": final.max_distance,
-        "honest": final.honest,
-        "epsilon_corrupted": final.corrupted.epsilon,
-        "suite": report.suite,
-        "certified_at": final.issued_at,
-        "time": datetime.fromtimestamp(final.issued_at / 1000, UTC).isoformat(),
-    }
-    columns = zip(
-        estimate.values, estimate.standard_errors, estimate.lows, estimate.highs, strict=True
-    )
-    return [
-        {
-            "round": report.round_id,
-            "question": None if words is None else words.id,
-            "population": final.population,
-            "mechanism": final.mechanism.kind,
-            "quantity": "sum" if report.is_sum else "count",
-            "value": None if report.is_sum else symbol,
-            "label": None if report.is_sum else report.label(symbol),
-            "unit": None if words is None else words.unit,
-            "estimate": value,
-            "standard_error": spread,
-            "low_95": low,
-            "high_95": high,
-            "mean": estimate.mean,
-            "mean_standard_error": estimate.mean_standard_error,
-            **shared,
-        }
-        for symbol, (value, spread, low, high) in enumerate(columns)
-    ]
+    return list(msgspec.convert(report.to_dict(), SavedAnswer).rows())
 
 
 def check_export(file: Path) -> None:

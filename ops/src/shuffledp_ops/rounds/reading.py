@@ -28,8 +28,8 @@ MOST_BYTES: Final = 4 * MAX_DOCUMENT_BYTES
 LARGEST: Final = 1e15
 """No number of a round is beyond it; a page could not show one."""
 
-_TEXT: Final = 200
-"""Characters of a column's or a symbol's name."""
+LONGEST_NAME: Final = 600
+"""Characters of a column's or a symbol's name: cells of a table have several with their units."""
 
 
 class _Extras(msgspec.Struct, frozen=True):
@@ -209,7 +209,7 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
         len(truths) not in {0, count}
         or len(extras.labels or ()) not in {0, count}
         or len(extras.seconds) > 100
-        or any(len(text) > _TEXT for text in texts)
+        or any(len(text) > LONGEST_NAME for text in texts)
         or not all(0 <= number <= LARGEST for number in numbers)
         or not all(-LARGEST <= number <= LARGEST for number in truths.tolist())
         or (truths.size > 0 and _as_symbols(truths, report).min() < 0)

@@ -219,6 +219,8 @@ class RoundReport:
         return {
             "round": self.round_id,
             "question": None if words is None else words.id,
+            "population": self.final.population,
+            "certified_at": self.final.issued_at,
             "mechanism": self.final.mechanism.kind,
             "suite": self.suite,
             "users": self.users,

@@ -1,0 +1,150 @@
+"""The answer in a saved round's `report.json`, and its rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+import msgspec
+
+from shuffledp_ops.rounds.reading import LARGEST, LONGEST_NAME
+
+Numbers: TypeAlias = tuple[float, ...]
+Row: TypeAlias = dict[str, str | int | float | None]
+
+COLUMNS: Final = (
+    "round", "question", "population", "mechanism", "quantity", "value", "label", "unit",
+    "estimate", "standard_error", "low_95", "high_95", "mean", "mean_standard_error", "reports",
+    "messages", "epsilon", "delta", "adjacency", "max_distance", "honest", "epsilon_corrupted",
+    "suite", "certified_at", "time",
+)  # fmt: skip
+"""Of every exported answer. `question` is the identifier of the question in words."""
+
+
+class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of `report.json` that tables have: one number, or one for each value.
+
+    Fields with a default are missing from reports of earlier versions.
+    """
+
+    accepted: int
+    estimate: float | Numbers
+    standard_error: float | Numbers
+    interval_95: tuple[float | Numbers, float | Numbers]
+    epsilon: float | None
+    delta: float
+    round: str | None = None
+    question: str | None = None
+    population: str | None = None
+    mechanism: str | None = None
+    labels: tuple[str, ...] | None = None
+    unit: str | None = None
+    mean: float | None = None
+    mean_standard_error: float | None = None
+    capped: int = 0
+    messages: int | None = None
+    adjacency: str | None = None
+    max_distance: int | None = None
+    honest: int | None = None
+    epsilon_corrupted: float | None = None
+    suite: str | None = None
+    certified_at: int | None = None
+
+    def __post_init__(self) -> None:
+        columns = (self.values, self.errors, *self.bounds)
+        if not self.values or len({len(column) for column in columns}) != 1:
+            raise ValueError("an answer has one error and one interval for each of its values")
+        means = tuple(mean for mean in (self.mean, self.mean_standard_error) if mean is not None)
+        if not all(abs(number) <= LARGEST for column in (*columns, means) for number in column):
+            raise ValueError("an answer has a number that no round can have")
+        if self.certified_at is not None and not 0 <= self.certified_at < 2**47:
+            raise ValueError("an answer has an impossible time")
+        names = self.labels or ()
+        if len(names) not in {0, len(self.values)}:
+            raise ValueError("an answer has one label for each of its values")
+        if any(len(text) > LONGEST_NAME for text in (*names, self.unit or "")):
+            raise ValueError("an answer has a name that is too long")
+
+    @property
+    def is_sum(self) -> bool:
+        """True for a sum, False for a histogram."""
+        return not isinstance(self.estimate, tuple)
+
+    @property
+    def values(self) -> Numbers:
+        """The estimates."""
+        return _as_tuple(self.estimate)
+
+    @property
+    def errors(self) -> Numbers:
+        """The standard errors of the estimates."""
+        return _as_tuple(self.standard_error)
+
+    @property
+    def bounds(self) -> tuple[Numbers, Numbers]:
+        """The 95% intervals' lower and upper ends."""
+        return _as_tuple(self.interval_95[0]), _as_tuple(self.interval_95[1])
+
+    @property
+    def reports(self) -> float:
+        """Reports that a mean or a share is taken over; lost messages are parts of one."""
+        if self.mean_standard_error:
+            return self.errors[0] / self.mean_standard_error
+        return max(self.accepted, 1)
+
+    def label(self, value: int) -> str:
+        """Name of a histogram's value."""
+        if self.labels:
+            return self.labels[value]
+        capped = self.capped > 0 and value == len(self.values) - 1
+        return f"≥ {value}" if capped else str(value)
+
+    def summary(self) -> str:
+        """The mean, or the most frequent value and its share, with its standard error."""
+        if self.is_sum:
+            mean, error = self.values[0] / self.reports, self.errors[0] / self.reports
+            return f"mean {mean:.4g} ± {error:.2g} {self.unit or ''}".rstrip()
+        top = max(range(len(self.values)), key=self.values.__getitem__)
+        share, error = self.values[top] / self.reports, self.errors[top] / self.reports
+        return f"{self.label(top)}: {share:.1%} ± {error:.1%}"
+
+    def rows(self) -> Iterator[Row]:
+        """Rows of a table with `COLUMNS`: one for a sum, or one for each value of a histogram."""
+        at = self.certified_at
+        shared: Row = {
+            "round": self.round,
+            "question": self.question,
+            "population": self.population,
+            "mechanism": self.mechanism,
+            "quantity": "sum" if self.is_sum else "count",
+            "unit": self.unit,
+            "mean": self.mean,
+            "mean_standard_error": self.mean_standard_error,
+            "reports": self.accepted,
+            "messages": self.messages,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "adjacency": self.adjacency,
+            "max_distance": self.max_distance,
+            "honest": self.honest,
+            "epsilon_corrupted": self.epsilon_corrupted,
+            "suite": self.suite,
+            "certified_at": at,
+            "time": None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(),
+        }
+        columns = zip(self.values, self.errors, *self.bounds, strict=True)
+        for value, (estimate, error, low, high) in enumerate(columns):
+            row = shared | {
+                "value": None if self.is_sum else value,
+                "label": None if self.is_sum else self.label(value),
+                "estimate": estimate,
+                "standard_error": error,
+                "low_95": low,
+                "high_95": high,
+            }
+            yield {name: row[name] for name in COLUMNS}
+
+
+def _as_tuple(value: float | Numbers) -> Numbers:
+    return value if isinstance(value, tuple) else (value,)
