@@ -65,7 +65,7 @@ def test_the_sample_campaign_has_noise_of_nodes_that_the_sample_device_accepts()
             policy.delta,
             question.min_reports,
             1,
-            symbols=mechanism.size_for(question.max_value),
+            symbols=mechanism.size_for(question.largest),
             epsilon_local=question.epsilon_local or None,
         ),
     )

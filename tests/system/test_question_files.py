@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from shuffledp.columns import load_column
 from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms.liars import largest_shift
 from shuffledp_ops.results.exporting import rows_of
 from shuffledp_ops.rounds import wording as sentences
 from shuffledp_ops.rounds.question_files import load_wording
@@ -73,6 +75,16 @@ def test_a_report_and_the_exported_table_have_the_question(tmp_path: Path) -> No
     )  # fmt: skip
     report = RoundReport("ab" * 16, 20, 20, 40, estimate, final, "sealed-box", {}, {})
     assert sentences.question(report).startswith("How far is it? (far; km: 18.5 to 20.5 km.)")
+    # An rr-shuffle's liar: 4 steps of 0.5 km, debiased.
+    shift = report.largest_shift(1)
+    assert shift == pytest.approx(0.5 * float(largest_shift(final.mechanism, 1) or 0))
+    assert report.to_dict()["largest_shift_by_one_liar"] == shift
+    (sentence,) = sentences.liars(report)
+    assert re.fullmatch(
+        r"A device that lies can move the sum by at most [0-9.,]+ km; 10 of them, as many as the "
+        r"guarantee allows for, by at most [0-9.,]+ km, which is [0-9.]+ km of the mean\.",
+        sentence,
+    )
     (row,) = rows_of(report)
     assert (row["question"], row["unit"]) == ("far", "km")
     assert (row["mean"], row["mean_standard_error"]) == (19.5, 0.1)

@@ -398,7 +398,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str, int]] = {
     "a share of 7": (lambda f: rewritten(f / "report.json", lambda c: c.update(traced=7)),
     "does not fit", 1),
     "a name without end": (
-        lambda f: rewritten(f / "report.json", lambda c: c.update(column="x" * 300)),
+        lambda f: rewritten(f / "report.json", lambda c: c.update(column="x" * 601)),
         "does not fit",
         1,
     ),

@@ -175,6 +175,10 @@ class DummyHistogram(
         )
         return BlanketedCounts(self.symbols, self.blanket, others)
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """Every message the same symbol instead of another, debiased."""
+        return liars * self.messages_per_user / (1 - self.blanket)
+
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """A symbol's count less the expected dummies, n s f/k, and less k-RR's own noise."""
         slots = present.reports * self.slots

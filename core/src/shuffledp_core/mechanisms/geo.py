@@ -68,6 +68,10 @@ class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
         law[1:-1] *= -math.expm1(-rate)  # both ends hold all that lies beyond them as well
         return law
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """Every message a one instead of a zero."""
+        return Fraction(liars * self.messages_per_user)
+
     def noise(self, integers: RandomIntegers) -> int:
         """One discrete Laplace noise."""
         return discrete_laplace(self.epsilon_geo, integers)

@@ -115,6 +115,10 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         """Raises `UsageError` where γ = 1."""
         refuse_pure_noise("blanket", self.blanket)
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """One more report inside a symbol's half, debiased."""
+        return 2 * liars / (1 - self.blanket)
+
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """Estimate from how many indices lie in each symbol's half.
 

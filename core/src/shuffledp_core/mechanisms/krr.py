@@ -89,6 +89,10 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         """Raises `UsageError` where γ = 1."""
         refuse_pure_noise("blanket", self.blanket)
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """One more report of a symbol, debiased."""
+        return liars / (1 - self.blanket)
+
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """By inversion of p and q for every symbol."""
         q = self.blanket / self.symbols

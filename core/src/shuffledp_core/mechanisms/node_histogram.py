@@ -155,6 +155,10 @@ class NodeHistogram(
 
         return histogram_losses(self.noise_epsilon, self.mean, self.symbols, self.dummies)
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """One more report of a symbol, debiased."""
+        return liars / (1 - self.blanket)
+
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """Each count less the dummies that are expected in it, and less k-RR's own noise."""
         noise = self._noise(present.nodes)

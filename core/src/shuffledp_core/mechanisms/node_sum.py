@@ -83,13 +83,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
     @property
     def means(self) -> tuple[int, ...]:
         """μ of each digit: `mean` for the highest, for the others as many nats."""
-        return self.means_for(self.mean)
-
-    def means_for(self, mean: int) -> tuple[int, ...]:
-        """`means` with another mean of the highest digit."""
-        rates = self.rates
-        nats = mean * rates[-1]
-        return tuple(math.ceil(nats / rate) for rate in rates)
+        return means_for(self, self.mean)
 
     @property
     def messages_per_user(self) -> int:
@@ -214,6 +208,10 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         """The ones of every digit, of two values that differ by `distance` at most (N6)."""
         return self.losses(self.farthest_steps(distance)[0])
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """Every message a one of the highest digit, which no one can tell from the others."""
+        return Fraction(liars * self.messages_per_user * self.weights[-1])
+
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """The ones, each with its weight, less the dummies that are expected among them."""
         from shuffledp_core.bounds.bounded_noise import bounded_laplace_law
@@ -237,6 +235,13 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
             mean=total / users,
             mean_standard_error=noise.deviation / users,
         )
+
+
+def means_for(spec: NodeSum, mean: int) -> tuple[int, ...]:
+    """`NodeSum.means` with another mean of the highest digit."""
+    rates = spec.rates
+    nats = mean * rates[-1]
+    return tuple(math.ceil(nats / rate) for rate in rates)
 
 
 def _cube_root(number: int) -> int:

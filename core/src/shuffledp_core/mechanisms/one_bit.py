@@ -78,6 +78,10 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
         """Raises `UsageError` where p = 1."""
         refuse_pure_noise("randomise", self.randomise)
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """A one instead of a zero, debiased."""
+        return liars * self.max_value / (1 - self.randomise)
+
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """The sum k (ones - n q)/(1 - p), unbiased for all values."""
         return sum_of_one_bit_reports(

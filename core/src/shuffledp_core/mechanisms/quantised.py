@@ -103,6 +103,10 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         """Raises `UsageError` where p = 1."""
         refuse_pure_noise("randomise", self.randomise)
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """Every bit a one instead of a zero, debiased."""
+        return liars * self.max_value / (1 - self.randomise)
+
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """The sum, Q for every one, every bit being flipped with probability p/2."""
         return sum_of_quantised_bits(

@@ -177,6 +177,11 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
                 "larger epsilon or more reports"
             )
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """One more report with the bit of a symbol, debiased."""
+        low, high = self.report_chances
+        return liars / (high - low)
+
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """Estimate from the reports with a symbol's bit: Bin(n_s, q*) + Bin(n - n_s, p*).
 

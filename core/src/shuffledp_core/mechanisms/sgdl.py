@@ -55,6 +55,10 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
         """1/r."""
         return self.shares
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """Every message a one instead of a zero."""
+        return Fraction(liars * self.messages_per_user)
+
     def noise(self, integers: RandomIntegers) -> int:
         """One share."""
         return sgdl(self.noise_epsilon, self.shares, integers)

@@ -153,6 +153,10 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
                 f"{self.max_value} with its noise: it must be at least {need}"
             )
 
+    def largest_shift(self, liars: int) -> Fraction:
+        """Anywhere, even by one device: a piece is any number modulo q."""
+        return Fraction(self.modulus - 1 if liars else 0)
+
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """The sum modulo q, of the numbers that are so the ones around what n values may add up to.
 

@@ -103,10 +103,12 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """The mean, or the most frequent value and its share, with its standard error."""
         if self.is_sum:
-            mean, error = self.values[0] / self.reports, self.errors[0] / self.reports
+            mean = self.values[0] / self.reports
+            error = self.errors[0] / self.reports
             return f"mean {mean:.4g} ± {error:.2g} {self.unit or ''}".rstrip()
         top = max(range(len(self.values)), key=self.values.__getitem__)
-        share, error = self.values[top] / self.reports, self.errors[top] / self.reports
+        share = self.values[top] / self.reports
+        error = self.errors[top] / self.reports
         return f"{self.label(top)}: {share:.1%} ± {error:.1%}"
 
     def rows(self) -> Iterator[Row]:

@@ -205,6 +205,7 @@ def _remarks(report: RoundReport) -> Iterator[str]:
             "only on average; intervals are clipped to possible values."
         )
     yield from wording.noise_of_nodes(report)
+    yield from wording.liars(report)
     largest = report.final.mechanism.domain - 1
     if report.capped:
         yield (

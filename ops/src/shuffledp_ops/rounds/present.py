@@ -147,6 +147,7 @@ def _remarks(report: RoundReport) -> list[str]:
             "possible values"
         )
     remarks += wording.noise_of_nodes(report)
+    remarks += wording.liars(report)
     if report.capped:
         remarks.append(f"{report.capped:,} values above the largest were capped")
     if report.drawn_from is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -14,6 +16,7 @@ from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.wording import SymbolScale
+from shuffledp_core.mechanisms.liars import largest_shift
 
 
 class TracedPerson(NamedTuple):
@@ -158,6 +161,26 @@ class RoundReport:
             mean_standard_error=None if error is None else step * error,
         )
 
+    def largest_shift(self, liars: int) -> float | None:
+        """Most that lying devices move the sum or each count, in the question's unit, rounded up.
+
+        None where the mechanism does not state it.
+        """
+        try:
+            shift = largest_shift(self.final.mechanism, liars)
+            if shift is None:
+                return None
+            in_unit = shift if self.scale is None else shift * Fraction(self.scale.step)
+            rounded = float(in_unit)
+        except OverflowError:  # messages are noise, or almost
+            return None
+        return rounded if rounded >= in_unit else math.nextafter(rounded, math.inf)
+
+    @property
+    def assumed_liars(self) -> int:
+        """Reports that the guarantee does not rely on: they may come from lying devices."""
+        return max(0, self.final.users - self.final.honest)
+
     @property
     def true_answer(self) -> tuple[float, ...] | None:
         """`truth` in the question's unit; None outside of a simulation."""
@@ -231,6 +254,9 @@ class RoundReport:
             "interval_95": [shape(answer.lows), shape(answer.highs)],
             "mean": answer.mean,
             "mean_standard_error": answer.mean_standard_error,
+            "largest_shift_by_one_liar": self.largest_shift(1),
+            "assumed_liars": self.assumed_liars,
+            "largest_shift_by_assumed_liars": self.largest_shift(self.assumed_liars),
             "estimate_in_interval": self.estimate_in_interval,
             "true_value": None if true_value is None else shape(true_value),
             "capped": self.capped,

@@ -121,6 +121,31 @@ def noise_of_nodes(report: RoundReport) -> tuple[str, ...]:
     )
 
 
+def liars(report: RoundReport) -> tuple[str, ...]:
+    """What devices that send other messages than they should can do to the answer."""
+    shift = report.largest_shift(1)
+    if shift is None:
+        return ()
+    what = "the sum" if report.is_sum else "each count"
+    unit = f" {report.unit}".rstrip()
+    words = f"A device that lies can move {what} by at most {_rounded_up(shift)}{unit}"
+    number = report.assumed_liars
+    together = report.largest_shift(number)
+    if number > 1 and together is not None:
+        words += (
+            f"; {number:,} of them, as many as the guarantee allows for, by at most "
+            f"{_rounded_up(together)}{unit}"
+        )
+        if report.is_sum:
+            mean = _rounded_up(together / report.counted_reports)
+            words += f", which is {mean}{unit} of the mean"
+    return (f"{words}.",)
+
+
+def _rounded_up(number: float) -> str:
+    return f"{_UP.create_decimal(Decimal(number)):,f}"
+
+
 def _others_dummies(report: RoundReport) -> str:
     if report.final.verified:
         return "It cannot leave out or exchange dummies of other nodes: the mixing is verified."

@@ -19,7 +19,7 @@ from shuffledp_core.bounds.losses import PrivacyLosses
 from shuffledp_core.bounds.node_noise import ends_mass
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import Mechanism, NodeSum
-from shuffledp_core.mechanisms.node_sum import MAX_MEAN
+from shuffledp_core.mechanisms.node_sum import MAX_MEAN, means_for
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.analyses import analyses
 from shuffledp_privacy.bounds import Bounds, Setting, check_delta
@@ -180,7 +180,7 @@ def _with_least_mean(
     steps = (reach,) if base > largest else spec.caps
 
     def is_enough(mean: int) -> bool:
-        digits = zip(spec.rates, spec.means_for(mean), steps, strict=True)
+        digits = zip(spec.rates, means_for(spec, mean), steps, strict=True)
         left = sum(
             math.log1p(-ends_mass(rate, digit_mean, step)) for rate, digit_mean, step in digits
         )
@@ -189,10 +189,10 @@ def _with_least_mean(
     enough = least
     while not is_enough(enough):
         enough *= 2
-        if max(spec.means_for(enough)) > 2 * MAX_MEAN:
+        if max(means_for(spec, enough)) > 2 * MAX_MEAN:
             break
     mean = enough if enough == least else bisect_whole(is_enough, enough, enough // 2)
-    if max(spec.means_for(mean)) > MAX_MEAN:
+    if max(means_for(spec, mean)) > MAX_MEAN:
         raise CannotCertify(
             f"{NodeSum.kind} would need more than {MAX_MEAN:,} dummies of a digit: allow a larger "
             "epsilon or delta"

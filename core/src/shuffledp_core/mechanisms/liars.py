@@ -1,0 +1,29 @@
+"""What lying devices can move; docs/adversary.md, "What liars can move"."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Protocol, runtime_checkable
+
+from shuffledp_core.mechanisms.base import Spec
+
+
+@runtime_checkable
+class LiarBound(Protocol):
+    """A mechanism that states how far lying devices can move its estimate."""
+
+    def largest_shift(self, liars: int) -> Fraction:
+        """Most that this number of reports move the sum, or one count, of the estimate.
+
+        Exact: the largest difference between two choices of their messages, any of the alphabet.
+        """
+
+
+def largest_shift(spec: Spec, liars: int) -> Fraction | None:
+    """As `LiarBound.largest_shift`; None without a bound, or where messages are noise alone."""
+    if not isinstance(spec, LiarBound):
+        return None
+    try:
+        return spec.largest_shift(liars)
+    except ZeroDivisionError:
+        return None
