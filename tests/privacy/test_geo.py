@@ -166,7 +166,7 @@ def test_a_long_curve_lies_above_a_short_one_by_little() -> None:
 def test_the_standard_error_is_that_of_simulated_noise() -> None:
     """1e6 draws.
 
-    A variance estimate of this law is off by 2 % with probability below 1e-12 (Chebyshev of order
+    A variance estimate of this law is off by 2% with probability below 1e-12 (Chebyshev of order
     12).
     """
     spec = GeoShuffle(max_value=5, epsilon_geo=Fraction(1, 2), padding=80)

@@ -134,7 +134,7 @@ def test_points_of_any_map_are_no_more_squares_apart_than_their_distance_allows(
 
 def test_the_reach_is_attained_by_the_corners_nearest_a_pole() -> None:
     """Small squares, so that rounding to them is nothing: the bound is what two points really do,
-    but for 0.6 %."""
+    but for 0.6%."""
     for grid in LAND[:4]:
         small = replace(grid, side=20)
         edge = max(small.south, small.north, key=abs)

@@ -171,7 +171,7 @@ def test_the_local_epsilon_that_is_measured_comes_close_to_the_certified_one_and
     """20,000 answers a value.
 
     The bound exceeds a true ε_L with probability at most 1e-9; the estimate's standard
-    deviation is 0.023 at most, so that 15 % are more than seven of them (below 1e-11)."""
+    deviation is 0.023 at most, so that 15% are more than seven of them (below 1e-11)."""
     bound = local_epsilon(spec, 20_000, CERTAIN)
     assert bound.lower <= local_claim(spec)
     assert bound.estimate == pytest.approx(local_claim(spec), rel=0.15)

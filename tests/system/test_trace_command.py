@@ -161,7 +161,7 @@ def test_the_attack_guesses_far_better_than_without_messages_only_when_no_node_i
 ) -> None:
     """Every interval at 1 - 1e-9, so that a defended claim breaks with at most that probability
     each. Undefended, about
-    four fifths of 300 users are guessed; the verdict would change below 42 %: binomial tail below
+    four fifths of 300 users are guessed; the verdict would change below 42%: binomial tail below
     1e-30.
     """
     done = run(

@@ -48,7 +48,7 @@ from shuffledp_privacy.rounds.subsampling import reflect_curve
 
 NODES: Final = 400
 """Points of a table: for a Gaussian curve 1/30 of a standard deviation apart; the chords add less
-than 1 % to δ.
+than 1% to δ.
 """
 
 REACH: Final = 2.5

@@ -157,7 +157,7 @@ def draw_centroid(axes: Axes, centroid: Centroid) -> None:
     )
     shades.set_clim(0, 1.4 * max(float(shades.get_clim()[1]), 1.0))
     corners = np.array(centroid.box)
-    axes.plot(*_outline(corners), color=_CERTIFIED, lw=2, label="95 % for each axis", zorder=3)
+    axes.plot(*_outline(corners), color=_CERTIFIED, lw=2, label="95% for each axis", zorder=3)
     axes.plot(
         centroid.truth[1],
         centroid.truth[0],

@@ -63,7 +63,7 @@ LEAST_DELTA: Final = 2e-12
 _OFFSET_ERROR: Final = 2.0**-19
 """Squares by which two offsets of at most `MAX_DOMAIN` squares may be wrong in double precision."""
 
-_COVERAGE: Final = "95 % for each axis"
+_COVERAGE: Final = "95% for each axis"
 
 
 @dataclass(frozen=True, slots=True)

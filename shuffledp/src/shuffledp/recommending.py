@@ -92,7 +92,7 @@ def _choose(rows: Sequence[CostAnalysis]) -> tuple[CostAnalysis, str]:
         return choice, f"the least error{among}"
     return (
         choice,
-        f"of the least errors{among} (within 10 %) it keeps most when every node is corrupt",
+        f"of the least errors{among} (within 10%) it keeps most when every node is corrupt",
     )
 
 

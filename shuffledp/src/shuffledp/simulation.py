@@ -180,7 +180,7 @@ class Answer:
             (
                 name,
                 f"{value:,.1f} ± {error:,.1f}",
-                f"95 % in {low:,.1f} .. {high:,.1f}; truth {truth:,.0f}",
+                f"95% in {low:,.1f} .. {high:,.1f}; truth {truth:,.0f}",
             )
             for name, value, error, (low, high), truth in totals
         ]

@@ -74,7 +74,7 @@ def _measurement(finding: Finding) -> str:
     else:
         low, high = f"{finding.low:.4g}", "∞" if math.isinf(finding.high) else f"{finding.high:.4g}"
         interval = (
-            f"{100 * finding.confidence:.6g} % interval {low} .. {high}, {finding.trials:,} trials"
+            f"{100 * finding.confidence:.6g}% interval {low} .. {high}, {finding.trials:,} trials"
         )
     return f"{finding.measured:.4g} {escape(finding.quantity)}\n[dim]{interval}[/dim]"
 

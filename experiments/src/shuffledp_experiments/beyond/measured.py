@@ -277,7 +277,7 @@ def _run_n13(work: RunInputs) -> Results:
     words = ", ".join(below) if below else "none"
     return Results(
         tuple(rows),
-        notes=(f"cover below {COVERAGE} beyond chance (99.9 %): {words}; {runs} runs each", *notes),
+        notes=(f"cover below {COVERAGE} beyond chance (99.9%): {words}; {runs} runs each", *notes),
     )
 
 
@@ -327,8 +327,8 @@ def _draw_n13(result: Results) -> Figure:
     panel.axhline(COVERAGE, color="black", lw=1, ls="--", label="promised")
     settings = result.rows[0].settings
     panel.set_title(
-        f"How often the 95 % intervals hold (k = {settings['k']}, ε = {settings['ε']:g}; shaded: "
-        "99.9 %)"
+        f"How often the 95% intervals hold (k = {settings['k']}, ε = {settings['ε']:g}; shaded: "
+        "99.9%)"
     )
     panel.set_xlabel("users n")
     panel.set_ylabel("share of intervals that hold")
@@ -338,7 +338,7 @@ def _draw_n13(result: Results) -> Figure:
 
 
 N13: Final = Experiment(
-    id="n13", source="new", question="Do the 95 % intervals hold in 95 % of the rounds?",
+    id="n13", source="new", question="Do the 95% intervals hold in 95% of the rounds?",
     parameters={"n": (30, 100, 1000, 10_000), "k": 10, "ε": 2.0, "runs": 1000},
     quick={"n": (100, 1000), "runs": 60},
     run=_run_n13, draw=_draw_n13, seconds=25, seconds_quick=1.2,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDE: Final = 1.05
-"""A gap from here on is red in the maps: 5 % of ε."""
+"""A gap from here on is red in the maps: 5% of ε."""
 
 LARGEST_VALUE: Final = 1000
 """k of the sums, so that d_max may be up to it."""

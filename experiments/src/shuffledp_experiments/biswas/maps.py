@@ -364,7 +364,7 @@ def _draw_by_users(result: Results) -> Figure:
         axes.set_xlabel("users, n")
         axes.set_title(name, fontsize=11)
     for line in grid:
-        line[0].set_ylabel("total variation, mean and 5-95 %")
+        line[0].set_ylabel("total variation, mean and 5-95%")
     drawing.legend_below(figure, columns=3)
     return figure
 

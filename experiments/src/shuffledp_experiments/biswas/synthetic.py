@@ -228,7 +228,7 @@ def _draw_by_n(result: Results) -> Figure:
         axes.set_yscale("log")
         axes.set_xlabel("users, n")
         axes.set_title(title, fontsize=11)
-    grid[0, 0].set_ylabel("total variation, mean and 5-95 %")
+    grid[0, 0].set_ylabel("total variation, mean and 5-95%")
     grid[0, 1].sharey(grid[0, 0])
     drawing.legend_below(figure, columns=3)
     return figure
@@ -358,7 +358,7 @@ def _bins(work: RunInputs) -> Results:
 
 
 def draw_bins(result: Results) -> Figure:
-    """Exact and simulated means with 5-95 %, and the published draws, a panel for each setting."""
+    """Exact and simulated means with 5-95%, and the published draws, a panel for each setting."""
     names = list(dict.fromkeys(row.series.partition(": ")[0] for row in result.rows))
     figure, grid = drawing.panels(1, len(names), width=11, height=5.4)
     shown = (harness.INV, harness.PROJECTED, harness.IBU, harness.GAUSSIAN, harness.GAUSSIAN_PAPER)
@@ -395,7 +395,7 @@ def draw_bins(result: Results) -> Figure:
         )
         axes.set_xlabel("x0")
         axes.set_title(name, fontsize=11)
-    grid[0, 0].set_ylabel("|π̂ - π|, mean and 5-95 %")
+    grid[0, 0].set_ylabel("|π̂ - π|, mean and 5-95%")
     drawing.legend_below(figure, columns=3)
     return figure
 

@@ -309,7 +309,7 @@ def draw_rappor(result: Results) -> Figure:
         right,
         result,
         "decoded count",
-        label="decoded: mean, and 5 to 95 % of runs",
+        label="decoded: mean, and 5 to 95% of runs",
         lw=0,
         marker="o",
         ms=4,

@@ -55,7 +55,7 @@ LAB = Lab(
         Check(
             "B-missing",
             10,
-            "Where one log is missing, nobody is accused.",
+            "Where one log is missing, no one is accused.",
             _of("checks.missing_logs"),
         ),
         Check(

@@ -115,7 +115,7 @@ class Schedule(Section, frozen=True, kw_only=True):
 class CampaignQuestion(Section, frozen=True, kw_only=True):
     """One question of a campaign. ε and δ in nats and as chances.
 
-    `colluding` is 5 % of `min_reports` by default.
+    `colluding` is 5% of `min_reports` by default.
 
     `epsilon_local` is the largest ε_L, what a user keeps if every node is corrupt; by default any.
 

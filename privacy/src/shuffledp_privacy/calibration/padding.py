@@ -30,7 +30,7 @@ costs nothing.
 
 
 def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float) -> int:
-    """c for geo-shuffle, in bits on each side: ε and error grow by 1 % at most.
+    """c for geo-shuffle, in bits on each side: ε and error grow by 1% at most.
 
     `delta` is one round's.
 

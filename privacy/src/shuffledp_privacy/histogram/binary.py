@@ -40,7 +40,7 @@ CURVE_WORK = 150_000
 """Most entries for a whole curve, where every ε costs a pass over the tables."""
 
 MOST_BLOCKS = 1000
-"""Most blocks of compositions: beyond it the tables cost more than the last 0.1 % of ε is worth."""
+"""Most blocks of compositions: beyond it the tables cost more than the last 0.1% of ε is worth."""
 
 
 @dataclass(frozen=True, slots=True)

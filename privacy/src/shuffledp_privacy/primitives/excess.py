@@ -209,7 +209,7 @@ def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
         deviation = np.sqrt(trials * np.maximum(values**2 @ masses, 1e-290))
     low = np.minimum(1e-2 / deviation, most)
     high = np.minimum(1e2 / deviation, most)
-    for _ in range(9):  # to about 2 % of c; any c is sound
+    for _ in range(9):  # to about 2% of c; any c is sound
         middle = np.sqrt(low * high)
         grown = np.exp(middle[:, np.newaxis] * values)
         rising = (

@@ -137,5 +137,5 @@ def _table(answer: Answer, capped: int) -> Table:
     if answer.quantity == "sum":
         low, high = answer.mean_interval.tolist()
         mean = f"{answer.mean:,.4f} ± {answer.mean_standard_error:,.4f}"
-        table.add_row("mean", mean, f"95 % in {low:,.4f} .. {high:,.4f}; truth {answer.truth:,.4f}")
+        table.add_row("mean", mean, f"95% in {low:,.4f} .. {high:,.4f}; truth {answer.truth:,.4f}")
     return table
