@@ -35,6 +35,7 @@ from shuffledp_privacy.primitives.work import limited_work
 from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_epsilon
 from shuffledp_privacy.sums import geo
 from shuffledp_privacy.sums.kept import KeptNoise, cells, kept_noise
+from shuffledp_privacy.sums.worst import worst_delta
 
 Numbers = tuple[mpmath.mpf, ...]
 DIGITS = 40
@@ -483,7 +484,7 @@ def test_noise_that_is_enough_for_one_report_is_not_summed(monkeypatch: pytest.M
     with monkeypatch.context() as patched:
         patched.setattr(KeptNoise, "divergence", refuse)
         spec = GeoShuffle(max_value=240, epsilon_geo=Fraction(3481, 8388608), padding=7058)
-        assert geo.noisy_sum(spec, Setting(5, 5)).delta(0.1) == 0.0
+        assert worst_delta(geo.noisy_sum(spec, Setting(5, 5)), 0.1) == 0.0
     found = calibrate("geo-shuffle", Target(0.1, 1e-6, 5, 5, max_value=240))
     # As much noise as one report needs by itself, and no more.
     assert isinstance(found, GeoShuffle)

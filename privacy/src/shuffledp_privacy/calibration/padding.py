@@ -22,6 +22,7 @@ from shuffledp_privacy.primitives.noise import sum_noise
 from shuffledp_privacy.splitting import CLAMPING, between_clamping_and_noise
 from shuffledp_privacy.sums.clamping import least_padding_geo, least_padding_sgdl
 from shuffledp_privacy.sums.geo import noisy_sum
+from shuffledp_privacy.sums.worst import worst_epsilon
 
 WASTED: Final = 0.01
 """Share of ε that clamping may cost where a padding is chosen: a tenth of the messages of one that
@@ -42,7 +43,7 @@ def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: 
 
     def certified_epsilon_of(padding: int) -> float:
         spec = GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding)
-        return noisy_sum(spec, setting).epsilon(delta)
+        return worst_epsilon(noisy_sum(spec, setting), delta)
 
     # So many that nobody is ever clamped.
     goal = certified_epsilon_of(2 * plenty + 1) * (1 + WASTED)

@@ -56,6 +56,7 @@ from shuffledp_privacy.sums.common import (
 from shuffledp_privacy.sums.errors import ErrorLaw, sgdl_error
 from shuffledp_privacy.sums.geo import any_clamped, noisy_sum, published_epsilon
 from shuffledp_privacy.sums.kept import KeptNoise
+from shuffledp_privacy.sums.worst import worst_delta, worst_epsilon
 
 _BASIS = (
     "S1-S5: exact divergence of the honest users' noise SGDL(h, φ), worst distance",
@@ -88,13 +89,13 @@ class GeoAnalysis(PaddedAnalysis):
         clamped = any_clamped(self.spec, setting)
         compare = partial(_compare_datasets, self.spec, setting.honest)
         low = attained_delta(item, exact, clamped, compare, epsilon)
-        return Bounds(item.delta(epsilon), downward(low), None, _BASIS)
+        return Bounds(worst_delta(item, epsilon), downward(low), None, _BASIS)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
         check_delta(delta, pure=True)
         item = noisy_sum(self.spec, setting)
-        certified = item.epsilon(delta)
+        certified = worst_epsilon(item, delta)
         low = 0.0
         if delta > 0.0:
             exact = _exact(self.spec, setting.honest, item.d_max)
@@ -113,7 +114,7 @@ class GeoAnalysis(PaddedAnalysis):
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
         """The certified ε of `epsilon`, without the datasets."""
         check_delta(delta, pure=True)
-        return noisy_sum(self.spec, setting).epsilon(delta)
+        return worst_epsilon(noisy_sum(self.spec, setting), delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""
@@ -159,7 +160,7 @@ class GeoAnalysis(PaddedAnalysis):
             # So many noises are clamped that no ε is enough by S6b, and for few users its bound
             # would take minutes.
             item = replace(item, kept=None)
-        delta = item.delta(target.epsilon * AIM)
+        delta = worst_delta(item, target.epsilon * AIM)
         return excess_of_delta(delta, target)
 
     def farthest(self, setting: Setting) -> Farthest | None:

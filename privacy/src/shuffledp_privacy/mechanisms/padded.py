@@ -27,6 +27,7 @@ from shuffledp_privacy.sums import attained
 from shuffledp_privacy.sums.attained_tilted import FROM, ComparedReports
 from shuffledp_privacy.sums.common import NoisySum
 from shuffledp_privacy.sums.sgdl import share_law
+from shuffledp_privacy.sums.worst import tried_distances
 
 DEEP = 20.0
 """Total ε plus -ln δ from which a transform without a tilt has too few digits left."""
@@ -107,7 +108,7 @@ def attained_delta(
     """
     low = max(
         attained.attained_delta(exact, item.noise, clamped, d, epsilon * (d if item.metric else 1))
-        for d in item.tried_distances()
+        for d in tried_distances(item)
     )
     total = epsilon * (item.d_max if item.metric else 1)
     pairs = compare(item.d_max) if total > FROM else ()
@@ -126,7 +127,7 @@ def attained_epsilon(
 
     `near` is an upper bound of the total ε: tilted laws are compared where it is large.
     """
-    steps = item.tried_distances()
+    steps = tried_distances(item)
     totals = attained.attained_totals(exact, item.noise, clamped, steps, delta)
     low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
     units = item.d_max if item.metric else 1

@@ -32,6 +32,8 @@ from shuffledp_privacy.rounds.subsampling import reflect_curve
 from shuffledp_privacy.sums import rr
 from shuffledp_privacy.sums.common import alone, check_epsilon, probes
 from shuffledp_privacy.sums.quantised import Floats, code_curve, quantised_round, split_total
+from shuffledp_privacy.sums.quantised_attained import attained_delta, attained_epsilon
+from shuffledp_privacy.sums.quantised_worst import worst_delta, worst_epsilon
 
 _BASIS = (
     "S20: a change by d = Q (a + b) is one by a + 1 steps with chance b, by a otherwise; proved",
@@ -56,10 +58,10 @@ class QuantisedAnalysis(Analysis):
         """δ of one round, from both sides."""
         check_epsilon(epsilon)
         item = quantised_round(self.spec, setting)
-        certified = item.delta(epsilon)
+        certified = worst_delta(item, epsilon)
         return Bounds(
             certified,
-            min(item.attained_delta(epsilon), certified) if certified > 0 else 0.0,
+            min(attained_delta(item, epsilon), certified) if certified > 0 else 0.0,
             None,
             _BASIS,
         )
@@ -68,15 +70,15 @@ class QuantisedAnalysis(Analysis):
         """ε of one round, from both sides."""
         check_delta(delta, pure=True)
         item = quantised_round(self.spec, setting)
-        certified = item.epsilon(delta)
+        certified = worst_epsilon(item, delta)
         if delta == 0.0 or certified == 0.0:
             return Bounds(certified, 0.0, None, _BASIS)
-        return Bounds(certified, min(item.attained_epsilon(delta), certified), None, _BASIS)
+        return Bounds(certified, min(attained_epsilon(item, delta), certified), None, _BASIS)
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
         """The certified ε of `epsilon`, without the datasets."""
         check_delta(delta, pure=True)
-        return quantised_round(self.spec, setting).epsilon(delta)
+        return worst_epsilon(quantised_round(self.spec, setting), delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of the number of ones that a device sends, among which its bits hide (S10)."""
@@ -85,8 +87,12 @@ class QuantisedAnalysis(Analysis):
         worth = rr.WORTH_A_DELTA * pure
         # Where this δ is not certified a little below the pure ε, or some dataset needs nearly that
         # one, there is no smaller one to search for.
-        if delta > 0.0 and report.attained_delta(worth) <= delta and report.delta(worth) <= delta:
-            epsilon = report.epsilon(delta)
+        if (
+            delta > 0.0
+            and attained_delta(report, worth) <= delta
+            and worst_delta(report, worth) <= delta
+        ):
+            epsilon = worst_epsilon(report, delta)
             if epsilon < worth:
                 return CorruptedBounds(
                     epsilon,

@@ -54,6 +54,7 @@ from shuffledp_privacy.sums.sgdl import (
     noisy_sum,
     share_law,
 )
+from shuffledp_privacy.sums.worst import worst_delta, worst_epsilon
 
 _FORMULA = (
     "Theorem 5.1 of Athanasiou et al. 2025, false for larger distances and with its padding (S13)"
@@ -77,7 +78,7 @@ class SGDLAnalysis(PaddedAnalysis):
         compare = partial(_compare_reports, self.spec, setting.honest)
         low = attained_delta(item, exact, clamped, compare, epsilon)
         return Bounds(
-            item.delta(epsilon),
+            worst_delta(item, epsilon),
             downward(low),
             None,
             _basis(self.spec, setting),
@@ -87,7 +88,7 @@ class SGDLAnalysis(PaddedAnalysis):
         """ε of one round, from both sides."""
         check_delta(delta, pure=True)
         item = noisy_sum(self.spec, setting)
-        certified = item.epsilon(delta)
+        certified = worst_epsilon(item, delta)
         low = 0.0
         if delta > 0.0:
             exact = _exact(self.spec, setting.honest, item.d_max)
@@ -101,7 +102,7 @@ class SGDLAnalysis(PaddedAnalysis):
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
         """The certified ε of `epsilon`, without the datasets."""
         check_delta(delta, pure=True)
-        return noisy_sum(self.spec, setting).epsilon(delta)
+        return worst_epsilon(noisy_sum(self.spec, setting), delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""

@@ -44,6 +44,7 @@ from shuffledp_privacy.sums.common import (
 )
 from shuffledp_privacy.sums.mixing import least_pieces
 from shuffledp_privacy.sums.split import mixing_security, noisy_sum, wide_modulus
+from shuffledp_privacy.sums.worst import tried_distances, worst_delta, worst_epsilon
 
 
 @analyses(SplitMix)
@@ -62,9 +63,9 @@ class SplitMixAnalysis(Analysis):
             attained.attained_delta(
                 None, item.noise, WRAPPED, d, epsilon * (d if item.metric else 1)
             )
-            for d in item.tried_distances()
+            for d in tried_distances(item)
         )
-        certified = item.delta(epsilon)
+        certified = worst_delta(item, epsilon)
         return Bounds(
             certified, min(downward(low), certified), None, _basis(self.spec, setting, item)
         )
@@ -75,7 +76,7 @@ class SplitMixAnalysis(Analysis):
         item = noisy_sum(self.spec, setting)
         low = 0.0
         if delta > 0.0:
-            steps = item.tried_distances()
+            steps = tried_distances(item)
             # The sum modulo q on threshold events, less what wraps: S9 with that in place of what
             # is clamped.
             totals = attained.attained_totals(None, item.noise, WRAPPED, steps, delta)
@@ -90,7 +91,7 @@ class SplitMixAnalysis(Analysis):
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
         """The certified side alone."""
         check_delta(delta, pure=True)
-        return noisy_sum(self.spec, setting).epsilon(delta)
+        return worst_epsilon(noisy_sum(self.spec, setting), delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""
@@ -123,7 +124,7 @@ class SplitMixAnalysis(Analysis):
         """By its own certificate, without the attained side."""
         if target.rounds > 1:
             return None
-        delta = noisy_sum(self.spec, target.setting).delta(target.epsilon * AIM)
+        delta = worst_delta(noisy_sum(self.spec, target.setting), target.epsilon * AIM)
         return excess_of_delta(delta, target)
 
     def farthest(self, setting: Setting) -> Farthest | None:

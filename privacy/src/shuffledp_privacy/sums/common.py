@@ -1,9 +1,10 @@
-"""Common analysis of geo-shuffle and sgdl-shuffle: additive noise, clamping, worst distance.
+"""Common analysis of geo-shuffle and sgdl-shuffle: additive noise and clamping.
 
 A `NoisySum` is the part of a spec and a setting that the analysis needs. Its δ at total ε = E and
 distance d is at most HS_E(Y || Y + d) + δ1 (1 + e^E), Y the honest users' noise
 (docs/accounting.md, Proposition S6), at most that of the noises that are not clamped (Proposition
-S6b), and zero from the ε on that one clamped report has by itself (S8).
+S6b), and zero from the ε on that one clamped report has by itself (S8). `sums.worst` has the bounds
+over all distances.
 """
 
 from __future__ import annotations
@@ -13,22 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting
-from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import SumNoise
 from shuffledp_privacy.primitives.supremum import (
-    FEW,
-    Boxes,
     Integers,
-    certified_maximum,
-    distance_boxes,
 )
-from shuffledp_privacy.splitting import clamping_nearby
 from shuffledp_privacy.sums.clamping import LARGEST_TOTAL, clamping_delta, log_clamping_delta
 from shuffledp_privacy.sums.kept import KeptNoise
 
@@ -96,10 +90,6 @@ class NoisySum:
     kept: KeptNoise | None = None
     log_clamped: float = math.inf
 
-    def tried_distances(self) -> list[int]:
-        """Distances at which datasets are tried."""
-        return probes(self.d_max) if self.metric else [self.d_max]
-
     def curve(self, distance: Integers, epsilon: Floats) -> Floats:
         """Certified δ at total ε = E >= 0 for distance d, row by row; never below the truth.
 
@@ -114,10 +104,10 @@ class NoisySum:
         upper = np.zeros(epsilon.shape)
         rows = np.flatnonzero(epsilon < alone)
         if rows.size:
-            upper[rows] = self._shuffled_delta(distance[rows], epsilon[rows])
+            upper[rows] = self.shuffled_delta(distance[rows], epsilon[rows])
         return upper
 
-    def _shuffled_delta(self, distance: Integers, epsilon: Floats) -> Floats:
+    def shuffled_delta(self, distance: Integers, epsilon: Floats) -> Floats:
         """The bound of `curve` from shuffling alone, without that of one report by itself."""
         if self.kept is None:
             return self._coupled_delta(distance, epsilon)
@@ -189,7 +179,7 @@ class NoisySum:
         if self.clamped == 0.0:  # from the pure ε of a whole noise on nothing is left
             return 0.0
         smallest = float(self._smallest(self._largest(np.ones(1)), np.array([700.0]))[0])
-        return min(1.0, smallest, self._pure_cost())
+        return min(1.0, smallest, self.pure_cost())
 
     def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
         """Smallest value of the bound over 0..ε, by golden section.
@@ -216,67 +206,16 @@ class NoisySum:
         with np.errstate(over="ignore"):
             return upper + self.clamped * (1.0 + np.exp(epsilon)) * (1.0 + 1e-12)
 
-    def delta(self, epsilon: float) -> float:
-        """Certified δ at ε (per unit under metric adjacency)."""
-        if not self.metric:
-            return float(self.curve(np.array([self.d_max]), np.array([epsilon]))[0])
-        if epsilon >= self.local(1):
-            return 0.0
-        if self.kept is not None and not self.kept.log_concave:
-            # What clamping leaves need not be the worst at the largest distance.
-            coupled = replace(self, kept=None).delta(epsilon)
-            costly = self._costs(epsilon * self.d_max, coupled)
-            return min(coupled, self._searched_delta(epsilon, coupled)) if costly else coupled
-        most = self._pure_cost() if epsilon >= self.pure else 1.0
-        total = math.nextafter(epsilon * self.d_max, 0.0)  # down: the δ of a smaller ε is larger
-        # From local(d_max) on S8 cuts the curve at d_max, and a smaller distance may be worse: all
-        # are searched then.
-        if self.log_concave and total < self.local(self.d_max):
-            # The largest distance is the worst (Proposition S5).
-            return min(
-                most, float(self._shuffled_delta(np.array([self.d_max]), np.array([total]))[0])
-            )
-        return min(most, self._searched_delta(epsilon, most))
-
-    def _searched_delta(self, epsilon: float, coupled: float) -> float:
-        """Certified δ at ε per unit, from all distances; `coupled` is a bound already."""
-
-        def bound(boxes: Boxes) -> Floats:
-            # δ rises with the distance and falls with ε: the farthest change at the smallest total
-            # covers the box.
-            return self.curve(boxes.d_high, epsilon * boxes.d_low.astype(np.float64))
-
-        probe = np.array(probes(self.d_max))
-        start = float(self.curve(probe, epsilon * probe).max())
-        if start >= coupled:
-            return coupled
-        boxes = distance_boxes(1, self.d_max)
-        return certified_maximum(
-            boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound
-        )
-
-    def _near_distance(self, delta: float) -> int:
-        """A distance below d_max up to which S6 costs little of δ; 0 for none."""
-        if self.kept is None or not self.log_concave or self.clamped <= 0.0:
-            return 0
-        room = clamping_nearby(delta) / self.clamped - 1.0
-        farthest = math.floor(math.log(room) / self.pure) if room > 1.0 else 0
-        return min(farthest, self.d_max - 1)
-
-    def _costs(self, total: float, delta: float) -> bool:
-        """True if clamping costs a share of δ at the total ε that is worth another bound."""
-        return self.clamped * (1.0 + math.exp(min(total, 700.0))) > UNNOTICED * delta
-
-    def _least(self, distance: Integers, delta: float) -> Floats:
+    def least_epsilons(self, distance: Integers, delta: float) -> Floats:
         """Smallest total E certified for δ, row by row."""
         alone = np.array([self.local(int(d)) for d in distance])
         if delta == 0.0:
             return alone
         return np.asarray(
-            np.minimum(self._needed_epsilons(distance, delta), alone), dtype=np.float64
+            np.minimum(self.needed_epsilons(distance, delta), alone), dtype=np.float64
         )
 
-    def _needed_epsilons(self, distance: Integers, delta: float) -> Floats:
+    def needed_epsilons(self, distance: Integers, delta: float) -> Floats:
         """Smallest total E by S6 or S6b, row by row."""
         totals = self.noise.least(distance, delta, self.clamped)[0]
         if self.kept is None:
@@ -288,66 +227,7 @@ class NoisySum:
             totals[rows] = np.minimum(totals[rows], self.kept.least(distance[rows], delta, 0.0)[0])
         return totals
 
-    def epsilon(self, delta: float) -> float:
-        """Certified ε at δ (per unit under metric adjacency)."""
-        if not self.metric:
-            return float(self._least(np.array([self.d_max]), delta)[0])
-        if delta == 0.0:
-            return self.local(1)
-        if self.kept is None or self.kept.log_concave:
-            return self._farthest_epsilon(delta)
-        # What clamping leaves need not be the worst at the largest distance.
-        coupled = replace(self, kept=None).epsilon(delta)
-        costly = self._costs(coupled * self.d_max, delta)
-        return min(coupled, self._searched_epsilon(delta, coupled)) if costly else coupled
-
-    def _farthest_epsilon(self, delta: float) -> float:
-        """Certified ε per unit at δ > 0, from the largest distance where that is the worst."""
-        if self.log_concave:
-            total = float(self._needed_epsilons(np.array([self.d_max]), delta)[0])
-            if total < self.local(self.d_max):
-                # The largest distance is the worst (Proposition S5).
-                return min(up(total / self.d_max, units=4), self.local(1), self._pure(delta))
-            if self.local(self.d_max) >= self.d_max * self.local(1) * (1 - 2.0**-40):
-                # A report alone is as good as that, and no worse at any distance.
-                return min(self.local(1), self._pure(delta))
-            if math.isinf(total) and math.isfinite(pure := self._pure(delta)):
-                # Beyond every float S6 has this much to say, and no distance less.
-                return min(self.local(1), pure)
-        return self._searched_epsilon(delta, math.inf)
-
-    def _searched_epsilon(self, delta: float, coupled: float) -> float:
-        """Certified ε per unit at δ, from all distances; `coupled` is a bound already."""
-
-        def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
-            # local(d)/d falls (S8): what covers distance 1 covers every distance.
-            if target >= self.local(1):
-                return np.ones(len(boxes), dtype=np.bool_)
-            return self.curve(boxes.d_high, target * boxes.d_low.astype(np.float64)) <= delta
-
-        def needed_epsilons(boxes: Boxes) -> Floats:
-            # On a box a..b E(d)/d is at most E(b)/a (S5).
-            return self._least(boxes.d_high, delta) / boxes.d_low
-
-        probe = np.array(probes(self.d_max))
-        start = float((self._least(probe, delta) / probe).max())
-        settled = self._near_distance(delta)
-        near = replace(self, kept=None, d_max=settled).epsilon(delta) if settled else 0.0
-        start = max(start, near)
-        if start >= coupled:
-            return coupled
-        boxes = distance_boxes(settled + 1, self.d_max)
-        # Points of tables are cheap, and inverting them is not.
-        slack, few = (2e-4, FEW) if self.kept is None else (1e-3, 0)
-        certified = certified_maximum(boxes, start, slack, holds, needed_epsilons, few=few)
-        certified = max(near, certified)
-        return min(certified, self.local(1), self._pure(delta))
-
-    def _pure(self, delta: float) -> float:
-        """Pure ε per unit where clamping alone costs at most δ, else inf."""
-        return self.pure if self._pure_cost() <= delta else math.inf
-
-    def _pure_cost(self) -> float:
+    def pure_cost(self) -> float:
         """δ of the pure ε of a whole noise at the largest distance, which only clamping costs.
 
         Inf without one.
