@@ -13,7 +13,6 @@ from shuffledp_privacy.central import (
     gaussian_delta,
     gaussian_sigma,
     geometric_delta,
-    geometric_epsilon,
 )
 
 
@@ -35,15 +34,6 @@ def test_the_geometric_mechanism_agrees_with_a_sum_of_thirty_digits(epsilon: flo
         terms = (masses[y] - mpmath.exp(epsilon) * masses[y - 6] for y in range(-400, 401))
         truth = float(mpmath.fsum(term for term in terms if term > 0))
     assert truth <= geometric_delta(0.25, 6, epsilon) <= truth + 1e-12
-
-
-def test_the_geometric_epsilon_is_sound_and_tight() -> None:
-    epsilon = geometric_epsilon(0.3, 4, 1e-3)
-    other = DiscreteLaplacePrivacyLoss(0.3, sensitivity=4)
-    assert (
-        other.get_delta_for_epsilon(epsilon) <= 1e-3 < other.get_delta_for_epsilon(epsilon - 1e-8)
-    )
-    assert geometric_epsilon(0.3, 1, 0.9) == 0.0
 
 
 @given(sigma=st.floats(0.2, 50), epsilon=st.floats(0, 8))
@@ -81,8 +71,6 @@ def test_arguments_out_of_range_are_refused() -> None:
         geometric_delta(1.0, 0, 0.1)
     with pytest.raises(UsageError, match="epsilon"):
         geometric_delta(1.0, 1, -0.1)
-    with pytest.raises(UsageError, match="delta"):
-        geometric_epsilon(1.0, 1, 0.0)
     with pytest.raises(UsageError, match="sigma"):
         gaussian_delta(math.inf, 1.0, 0.1)
     with pytest.raises(UsageError, match="delta"):

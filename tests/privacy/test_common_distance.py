@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from composed_delta import compose_delta
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle
@@ -18,7 +19,6 @@ from shuffledp_privacy.local.lecture import OneBitMean
 from shuffledp_privacy.rounds.composition import (
     Round,
     compose_bounds,
-    compose_delta,
     compose_epsilon,
 )
 

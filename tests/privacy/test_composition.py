@@ -12,6 +12,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from composed_delta import compose_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -25,7 +26,6 @@ from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean, binary_resp
 from shuffledp_privacy.rounds.composition import (
     Round,
     compose_bounds,
-    compose_delta,
     compose_epsilon,
     largest_distance,
 )

@@ -8,12 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from composed_delta import compose_delta
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
-from shuffledp_privacy.rounds.composition import Round, compose_bounds, compose_delta
+from shuffledp_privacy.rounds.composition import Round, compose_bounds
 
 Floats = NDArray[np.float64]
 

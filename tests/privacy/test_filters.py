@@ -121,24 +121,32 @@ def test_to_admit_what_composes_to_less_than_the_budget_is_no_filter() -> None:
     filters = Filters.of(epsilon, delta)
     prices = [filters.price(pair.curve) for pair in menu]
     assert (
-        worst(menu, lambda chosen: admitted(filters, prices, menu, chosen), math.exp(epsilon), 2)
+        worst(
+            menu,
+            lambda chosen: admitted(filters, (epsilon, delta), prices, menu, chosen),
+            math.exp(epsilon),
+            2,
+        )
         <= delta
     )
 
 
 def admitted(
-    filters: Filters, prices: Sequence[Price], menu: Sequence[Pair], chosen: tuple[int, ...]
+    filters: Filters,
+    budget: tuple[float, float],
+    prices: Sequence[Price],
+    menu: Sequence[Pair],
+    chosen: tuple[int, ...],
 ) -> bool:
     """The rule of `adaptive`: a filter has room for all, or it is the only round and fits
     exactly."""
+    epsilon, delta = budget
     total = Price(0.0, 0.0)
     for one in chosen:
         total += prices[one]
-    if filters.spent_epsilon(total)[0] <= filters.epsilon:
+    if filters.spent_epsilon(total)[0] <= epsilon:
         return True
-    return (
-        len(chosen) == 1 and menu[chosen[0]].divergence(math.exp(filters.epsilon)) <= filters.delta
-    )
+    return len(chosen) == 1 and menu[chosen[0]].divergence(math.exp(epsilon)) <= delta
 
 
 MENUS = [
@@ -157,7 +165,7 @@ def test_no_adaptive_analyst_gets_past_the_filters(
     allowed: set[tuple[int, ...]] = set()
 
     def admits(chosen: tuple[int, ...]) -> bool:
-        right = admitted(filters, prices, menu, chosen)
+        right = admitted(filters, (epsilon, delta), prices, menu, chosen)
         if right:
             allowed.add(chosen)
         return right

@@ -11,6 +11,7 @@ from functools import lru_cache
 import mpmath
 import numpy as np
 import pytest
+from composed_delta import compose_delta
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ from shuffledp_privacy.primitives.pairs import hockey_stick
 from shuffledp_privacy.primitives.truncated import TruncatedLaw, TruncatedNoise, TruncatedPair
 from shuffledp_privacy.primitives.truncated_table import kept_table
 from shuffledp_privacy.primitives.work import limited_work
-from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_epsilon
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.sums import geo
 from shuffledp_privacy.sums.kept import KeptNoise, cells, kept_noise
 from shuffledp_privacy.sums.worst import worst_delta

@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from composed_delta import compose_delta
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
@@ -22,7 +23,7 @@ from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import calibrate
 from shuffledp_privacy.calibration.target import Target
 from shuffledp_privacy.primitives.even_sums import EvenSum, tabulate_even_sum
-from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_epsilon
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.sums.clamping import sgdl_tail
 from shuffledp_privacy.sums.kept_shares import KeptShares, kept_shares
 from shuffledp_privacy.sums.sgdl import honest_noise, local_total, noisy_sum, share_law

@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from composed_delta import compose_delta
 from numpy.typing import NDArray
 
 from shuffledp.guarantees import local_of
@@ -32,7 +33,6 @@ from shuffledp_privacy.mechanisms.rappor import ALONE, kept_response, one_report
 from shuffledp_privacy.rounds.composition import (
     Round,
     compose_bounds,
-    compose_delta,
     compose_epsilon,
 )
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from composed_delta import compose_delta
 from counted_work import count_calls
 from numpy.typing import NDArray
 
@@ -17,7 +18,7 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, certified_curve
 from shuffledp_privacy.calibration import calibrate as calibration
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
-from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_epsilon
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.sums import rr
 
 Floats = NDArray[np.float64]

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from composed_delta import compose_delta
 from numpy.typing import NDArray
 
 from shuffledp_core.answering.estimates import COVERAGE
@@ -17,7 +18,7 @@ from shuffledp_core.bounds import noise
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds, epsilon_bounds
-from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_epsilon
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.sums.kept import kept_noise, resolvable_honest
 
 Long = NDArray[np.longdouble]

@@ -10,6 +10,7 @@ from functools import lru_cache
 import mpmath
 import numpy as np
 import pytest
+from composed_delta import compose_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from shuffledp_privacy.local.lecture import binary_response
 from shuffledp_privacy.rounds.composition import (
     Round,
     compose_bounds,
-    compose_delta,
     compose_epsilon,
 )
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves

@@ -12,13 +12,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from composed_delta import compose_delta
 from dp_accounting.pld import privacy_loss_distribution
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, delta_bounds, epsilon_bounds
-from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_epsilon
+from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
 Floats = NDArray[np.float64]
 

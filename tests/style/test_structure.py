@@ -14,7 +14,7 @@ import structure
 LARGE_CLASSES: Final = {"Spec": 31}
 """Classes that are still larger than `MOST_METHODS`, with their number of methods today."""
 
-MOST_CARRIERS: Final = 13
+MOST_CARRIERS: Final = 12
 
 
 def test_no_class_has_more_methods_than_the_limit() -> None:

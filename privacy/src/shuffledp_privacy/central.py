@@ -54,22 +54,6 @@ def geometric_delta(noise_epsilon: float, distance: int, epsilon: float) -> floa
     return min(1.0, max(0.0, 1.0 - outside / (1.0 + ratio)) + slack)
 
 
-def geometric_epsilon(noise_epsilon: float, distance: int, delta: float) -> float:
-    """Smallest total ε of the geometric mechanism at δ, found from above.
-
-    Errors as `geometric_delta`.
-    """
-    _check_delta(delta)
-    if geometric_delta(noise_epsilon, distance, 0.0) <= delta:
-        return 0.0
-    return bisect(
-        lambda epsilon: geometric_delta(noise_epsilon, distance, epsilon) <= delta,
-        passing=noise_epsilon * distance,
-        failing=0.0,
-        steps=80,
-    )
-
-
 def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
     """δ of the Gaussian mechanism: Φ(Δ/2σ - εσ/Δ) - e^ε Φ(-Δ/2σ - εσ/Δ); rounded up.
 

@@ -129,11 +129,3 @@ FEW_TICKS: Final = 30.0
 def values_of(rows: Iterable[Row], series: str) -> NDArray[np.float64]:
     """y of one series, in the order of its rows."""
     return np.array([row.y for row in rows if row.series == series], dtype=np.float64)
-
-
-def settings_words(values: Mapping[str, object]) -> str:
-    """Settings in words: ε0 = 1, k = 10."""
-    return ", ".join(
-        f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
-        for name, value in values.items()
-    )

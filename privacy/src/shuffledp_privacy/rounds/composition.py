@@ -31,14 +31,12 @@ from shuffledp_privacy.bounds import (
     certified_curve,
     certified_epsilon,
     corrupted_bounds,
-    delta_bounds,
     domain_of,
     epsilon_bounds,
 )
 from shuffledp_privacy.numerics.rounding import ELEMENTARY, up
 from shuffledp_privacy.rounds.cover import worst_over_distances
 from shuffledp_privacy.rounds.loss_distribution import (
-    RESOLVED_DELTA,
     STEPS,
     Repeated,
     compose_curves,
@@ -419,39 +417,3 @@ def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -
         return certified_epsilon(rounds[0].spec, rounds[0].setting, delta)
     _adjacency(rounds)
     return _certified_epsilon(at_common_distance(rounds), delta, steps)[0]
-
-
-def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
-    """Certified δ of all rounds together at ε, rounded up.
-
-    ε in nats, >= 0; per unit under metric adjacency.
-
-    Never below the truth; at least about 1e-13, the resolution of the method (proposition C4).
-
-    Raises:
-        UsageError: for no rounds, mixed adjacency, or a negative ε.
-    """
-    adjacency = _adjacency(rounds)
-    if not epsilon >= 0:
-        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
-    if _is_single(rounds):
-        return delta_bounds(rounds[0].spec, rounds[0].setting, epsilon).certified
-    rounds = at_common_distance(rounds)
-    d_max = largest_distance(rounds)
-    shifts = _shifts(rounds, d_max) if adjacency is Adjacency.METRIC else None
-
-    def resolved_at(scale: float) -> float:
-        if shifts is not None and not shifts.is_costly(scale):
-            return shifts.delta(epsilon, scale, STEPS)
-        if adjacency is Adjacency.STANDARD:
-            return _compose(rounds, 1, d_max, scale).delta(epsilon)
-        return worst_over_distances(
-            lambda a, b: _compose(rounds, a, b, scale).delta(epsilon * a), d_max
-        )
-
-    # The grid is made for one δ: a first answer tells which, a second is read on a grid made for
-    # it. Both are sound.
-    coarse = resolved_at(1e-6)
-    if coarse >= 1e-7:
-        return coarse
-    return min(coarse, resolved_at(max(coarse, RESOLVED_DELTA)))

@@ -153,11 +153,12 @@ class Price:
 class Filters:
     """Both filters of one budget, ε at δ in total; made by `of`.
 
-    The leaks are δ per unit of cost.
+    Attributes:
+        gaussian: the part of δ at which the Gaussian filter guarantees ε.
+        gaussian_leak, pure_leak: δ per unit of cost in each filter.
     """
 
-    epsilon: float
-    delta: float
+    gaussian: float
     gaussian_leak: float
     pure_leak: float
 
@@ -186,7 +187,7 @@ class Filters:
         most = 1 / _least(
             lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= without_leak, 1 / 1e-26
         )
-        return cls(epsilon, delta, parts.leak / most, parts.pure / epsilon)
+        return cls(parts.gaussian, parts.leak / most, parts.pure / epsilon)
 
     def price(self, curve: DeltaCurve) -> Price:
         """Cost of a round with this curve in both filters."""
@@ -195,10 +196,10 @@ class Filters:
     def spent_epsilon(self, total: Price) -> tuple[float, str]:
         """Total ε of rounds of this total price, and its proposition.
 
-        At most `epsilon` where a filter admits it.
+        At most the budget's ε where a filter admits it.
         """
         leaked = up(total.gaussian * self.gaussian_leak)
-        gaussian = gaussian_epsilon(total.gaussian, leaked, among_filters(self.delta).gaussian)
+        gaussian = gaussian_epsilon(total.gaussian, leaked, self.gaussian)
         # Each filter guarantees ε at its own part of δ, so that any one of them may admit (C15).
         if gaussian <= total.pure:
             return gaussian, "C14: filter, each round counted as a Gaussian mechanism"

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from shuffledp_core.errors import CannotCertify
 from shuffledp_privacy.analyses import analysis_of
 from shuffledp_privacy.bounds import Setting, domain_of
-from shuffledp_privacy.numerics.rounding import down, up
+from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_privacy.rounds.tilted import Composed
@@ -103,21 +103,6 @@ class Shifts:
             )
         total = self.compose(left, losses, steps).epsilon(left)
         return up(total / self.sums[0].d_max, units=4)
-
-    def delta(self, epsilon: float, resolved: float, steps: int) -> float:
-        """δ for every distance at ε per unit, rounded up.
-
-        `resolved` is the δ at which the grid is good.
-        """
-        # Down: the δ of a smaller ε is larger.
-        total = down(epsilon * self.sums[0].d_max, units=4)
-        losses = self._losses(resolved)
-        try:
-            delta = self.compose(resolved, losses, steps).delta(total) + math.fsum(losses)
-        except CannotCertify:
-            # Some round's kept noise hides nothing, such as one that is shorter than the distance.
-            return 1.0
-        return min(1.0, up(delta))
 
 
 def shifts_of(rounds: Sequence[tuple[object, Setting, int]], d_max: int) -> Shifts | None:

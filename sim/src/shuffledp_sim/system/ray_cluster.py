@@ -27,12 +27,6 @@ WORKERS: Final = 2
 """Machines beside the head."""
 
 START_SECONDS = 180
-_AGENTS = (
-    "--dashboard-agent-grpc-port",
-    "--dashboard-agent-listen-port",
-    "--metrics-export-port",
-    "--runtime-env-agent-port",
-)
 
 
 @dataclass
