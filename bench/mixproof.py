@@ -23,6 +23,7 @@ from shuffledp_core.mixproof.acceleration import points
 from shuffledp_core.onion import suites
 from shuffledp_core.onion.acceleration import engine
 from shuffledp_core.onion.geometry import Geometry, MixField
+from shuffledp_core.vocabulary import Mix
 
 NODES, USERS, MESSAGES = 3, 20, 30
 
@@ -91,7 +92,7 @@ def play_rounds(users: int, messages: int) -> PlayedRounds:
 
 def geometry_of(messages: int, *, verified: bool) -> Geometry:
     """The geometry of a round with `messages` messages per user."""
-    mix: MixField = "verified" if verified else msgspec.UNSET
+    mix: MixField = Mix.VERIFIED if verified else msgspec.UNSET
     return Geometry(
         suite="sealed-box", hops=NODES, messages_per_user=messages, symbol_bytes=1, mix=mix
     )

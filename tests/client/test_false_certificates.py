@@ -49,6 +49,7 @@ from shuffledp_core.mechanisms import (
 )
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.config import load_config
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.pki import Deployment, write_client
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
@@ -252,6 +253,12 @@ def test_the_local_epsilon_grows_with_the_distance_and_per_unit_is_largest_at_on
     assert all(
         totals[0] >= total / far * (1 - 1e-12) for far, total in zip(distances, totals, strict=True)
     )
+
+
+def test_a_certificate_has_one_way_to_write_plain_mixing(deployment: Deployment) -> None:
+    assert make_certificate(deployment, NO_NOISE[0], mix=Mix.VERIFIED).verified
+    with pytest.raises(ValueError, match="left out"):
+        make_certificate(deployment, NO_NOISE[0], mix=Mix.PLAIN)
 
 
 # The lower bound that no true certificate is below.

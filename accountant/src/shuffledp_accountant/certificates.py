@@ -163,7 +163,7 @@ def certificate(
         expires_at=header.issued_at + header.lifetime,
         dropped=losses.dropped,
         invalid=losses.invalid,
-        mix="verified" if plan.mix == Mix.VERIFIED else msgspec.UNSET,
+        mix=Mix.VERIFIED if plan.mix == Mix.VERIFIED else msgspec.UNSET,
         wording=plan.wording,
     )
 

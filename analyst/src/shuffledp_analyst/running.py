@@ -21,6 +21,7 @@ from shuffledp_core.errors import RoundFailed, RoundStateError, ShuffleDPError
 from shuffledp_core.mixproof.history import check_readable, most_bytes
 from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.transport.receiving import batch_chunks, check_digest, let_through, receive
+from shuffledp_core.vocabulary import Mix
 from shuffledp_proto.v1 import batch_pb2
 
 P = ParamSpec("P")
@@ -143,7 +144,7 @@ class RunningRound:
     def adopt_manifest(self, signed: Signed, manifest: Manifest) -> None:
         """Adopts the manifest that every node countersigned; submissions are open."""
         self.manifest = signed, manifest
-        most_history = most_bytes(manifest) if manifest.geometry.verified else 0
+        most_history = most_bytes(manifest) if manifest.geometry.mix == Mix.VERIFIED else 0
         self.round.open(manifest.geometry, most_history)
 
     def certified(self) -> tuple[Signed, Certificate]:

@@ -31,7 +31,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.runtime.tasks import in_thread
-from shuffledp_core.vocabulary import Outcome
+from shuffledp_core.vocabulary import Mix, Outcome
 
 MAX_ATTEMPTS: Final = 3
 """Number of processes that try to decode a batch when none of them survives it."""
@@ -65,7 +65,7 @@ async def accept_submissions(running: RunningRound) -> None:
 async def _collect_dummies(running: RunningRound) -> None:
     geometry = running.announced()[1].geometry
     senders = running.round.plan.route[1:]
-    if not (geometry.verified and geometry.dummies_per_node):
+    if not (geometry.mix == Mix.VERIFIED and geometry.dummies_per_node):
         senders = ()
     # Beside the submissions: a node that does not send its dummies fails the round at once.
     bringing = [

@@ -41,7 +41,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.runtime.keys import parse_hex_key, verify_from
-from shuffledp_core.vocabulary import Role
+from shuffledp_core.vocabulary import Mix, Role
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -169,7 +169,7 @@ def _is_clean(signed: Signed, roster: Roster, round_id: str) -> bool:
 
 
 def _check_reproducible(geometry: Geometry) -> None:
-    if geometry.verified:
+    if geometry.mix == Mix.VERIFIED:
         raise EvidenceError(
             "a verified round needs no such evidence: list, headers and board are published, and "
             "`shuffledp verify` says who changed them. A receipt for a submission that is not on "

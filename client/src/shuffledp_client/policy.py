@@ -141,9 +141,10 @@ def check_policy(
             f"the round seals with {geometry.suite!r}, your policy allows "
             f"{', '.join(policy.suites) or 'none'}"
         )
-    if policy.mixes is not None and certificate.mixing not in policy.mixes:
+    mixing = Mix.VERIFIED if certificate.verified else Mix.PLAIN
+    if policy.mixes is not None and mixing not in policy.mixes:
         raise ClientPolicyRefusal(
-            f"the round's mixing is {certificate.mixing.value}, your policy allows "
+            f"the round's mixing is {mixing.value}, your policy allows "
             f"{', '.join(policy.mixes) or 'none'}"
         )
     _at_most("messages per user", geometry.messages_per_user, policy.messages)  # 6

@@ -263,7 +263,7 @@ def _check_geometry(manifest: Manifest, certificate: Certificate) -> None:
     hops = len(manifest.route)
     try:
         expected = Geometry.of(
-            certificate.mechanism, manifest.geometry.suite, hops, certificate.mixing
+            certificate.mechanism, manifest.geometry.suite, hops, certificate.mix
         )
     except (ValueError, ConfigError) as error:
         raise MalformedDocumentError(f"no client can take part in this round: {error}") from error

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.vocabulary import Mix
 
 USERS: Final = 12
 _TURNS: Final = 3
@@ -57,12 +58,12 @@ def measure_price(geometry: Geometry) -> MixingPrice:
     Raises:
         ValueError: the geometry is a verified round's.
     """
-    if geometry.verified:
+    if geometry.mix == Mix.VERIFIED:
         raise ValueError(
             "the price is that of verified mixing over a plain round, and the geometry is no "
             "plain one's"
         )
-    verified = msgspec.structs.replace(geometry, mix="verified")
+    verified = msgspec.structs.replace(geometry, mix=Mix.VERIFIED)
     turns = [(_plain_costs(geometry), _verified_costs(geometry)) for _ in range(_TURNS)]
     messages = USERS * geometry.messages_per_user
 

@@ -202,7 +202,7 @@ def _plan(result: Result, manifest: Manifest, roster: Roster) -> Certificate:
         raise ForeignDocumentError("manifest and result rest on different certificates")
     plan = verify_from(roster.accountant, manifest.certificate, Certificate)
     if manifest.geometry != Geometry.of(
-        plan.mechanism, manifest.geometry.suite, plan.nodes, plan.mixing
+        plan.mechanism, manifest.geometry.suite, plan.nodes, plan.mix
     ):
         raise ForeignDocumentError(
             "the manifest's lengths are not those of the certified mechanism and mixing"

@@ -240,7 +240,7 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
 
 
 def _geometry(certificate: Certificate, suite: str) -> Geometry:
-    return Geometry.of(certificate.mechanism, suite, certificate.nodes, certificate.mixing)
+    return Geometry.of(certificate.mechanism, suite, certificate.nodes, certificate.mix)
 
 
 def check_times(terms: Terms, now: int) -> None:

@@ -16,7 +16,7 @@ from shuffledp_core.documents.signed import Document, Signed
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
-from shuffledp_core.onion.geometry import Geometry, MixField
+from shuffledp_core.onion.geometry import Geometry, MixField, refuse_plain
 from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix, Role
 
@@ -364,6 +364,7 @@ class Certificate(Document, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        refuse_plain(self.mix)
         if self.question_wording is not None:
             is_sum = self.mechanism.answers is Answers.SUM
             self.question_wording.check_size(self.mechanism.domain, is_sum=is_sum)
@@ -386,12 +387,7 @@ class Certificate(Document, frozen=True, kw_only=True):
     @property
     def verified(self) -> bool:
         """True if the round's mixing can be verified."""
-        return self.mixing is Mix.VERIFIED
-
-    @property
-    def mixing(self) -> Mix:
-        """How the round is mixed."""
-        return Mix.PLAIN if self.mix is msgspec.UNSET else Mix.VERIFIED
+        return self.mix == Mix.VERIFIED
 
     @property
     def nodes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -22,9 +22,9 @@ _SEED_BYTES: Final = 32
 salts.
 """
 
-MixField: TypeAlias = Literal["verified"] | msgspec.UnsetType
-"""The field `mix` of a document. Absent: plain, so that the documents of plain rounds are what they
-always were.
+MixField: TypeAlias = Mix | msgspec.UnsetType
+"""The field `mix` of a document: `Mix.VERIFIED`, or absent for plain mixing, so that the documents
+of plain rounds are what they always were.
 """
 
 MAX_MESSAGES_PER_USER: Final = 1_000_000
@@ -32,6 +32,12 @@ MAX_HOPS: Final = 16
 
 MAX_DUMMIES_PER_NODE: Final = 10_000_000
 """Most dummies of a node in one round: as many as a batch of ten million users has messages."""
+
+
+def refuse_plain(mix: MixField) -> None:
+    """Raise `ValueError` for "plain" in a document: there is one way to write plain mixing."""
+    if mix == Mix.PLAIN:
+        raise ValueError('mix must be "verified" or left out, not "plain"')
 
 
 class Geometry(
@@ -57,6 +63,7 @@ class Geometry(
     dummies_per_node: int = 0
 
     def __post_init__(self) -> None:
+        refuse_plain(self.mix)
         # With a single hop the node that knows the senders would also see the symbols, and nobody
         # else would mix.
         if not 2 <= self.hops <= MAX_HOPS:
@@ -73,7 +80,7 @@ class Geometry(
                 f"dummies_per_node must be from 0 to {MAX_DUMMIES_PER_NODE}, not "
                 f"{self.dummies_per_node}"
             )
-        if self.verified:
+        if self.mix == Mix.VERIFIED:
             try:
                 check_suite(self.suite, self.mix)
             except ShuffleDPError as error:
@@ -94,14 +101,9 @@ class Geometry(
             hops=hops,
             messages_per_user=mechanism.messages_per_user,
             symbol_bytes=max(1, -(-width // 8)),
-            mix="verified" if mix == Mix.VERIFIED else msgspec.UNSET,
+            mix=Mix.VERIFIED if mix == Mix.VERIFIED else msgspec.UNSET,
             dummies_per_node=mechanism.dummies_per_node,
         )
-
-    @property
-    def verified(self) -> bool:
-        """True if the round's mixing can be verified."""
-        return self.mix == "verified"
 
     def count_records(self, position: int, users: int, dropped: int = 0) -> int:
         """Number of records in the batch that the node at `position` (2..hops + 1) receives.
@@ -114,24 +116,28 @@ class Geometry(
         """
         if not 2 <= position <= self.hops + 1:
             raise ValueError(f"position must be from 2 to {self.hops + 1}, not {position}")
-        nodes = self.hops if self.verified else position - 1
+        nodes = self.hops if self.mix == Mix.VERIFIED else position - 1
         return users * self.messages_per_user + nodes * self.dummies_per_node - dropped
 
     @property
     def symbol_at(self) -> slice:
         """Where the symbol stands in a plain message."""
-        start = _KEY_BYTES if self.verified else 0
+        start = _KEY_BYTES if self.mix == Mix.VERIFIED else 0
         return slice(start, start + self.symbol_bytes)
 
     @property
     def tag_at(self) -> slice:
         """Slice of the field by which a sender recognises its message: receipt tag or key."""
-        return slice(0, _KEY_BYTES) if self.verified else slice(self.symbol_bytes, self.plain_bytes)
+        return (
+            slice(0, _KEY_BYTES)
+            if self.mix == Mix.VERIFIED
+            else slice(self.symbol_bytes, self.plain_bytes)
+        )
 
     @property
     def plain_bytes(self) -> int:
         """Length of `symbol || tag`, or in a verified round of `key || symbol || proof`."""
-        if self.verified:
+        if self.mix == Mix.VERIFIED:
             return _KEY_BYTES + self.symbol_bytes + _PROOF_BYTES
         return self.symbol_bytes + TAG_BYTES
 
@@ -142,7 +148,7 @@ class Geometry(
         """
         if not 2 <= position <= self.hops + 1:
             raise ValueError(f"position must be from 2 to {self.hops + 1}, not {position}")
-        if self.verified:
+        if self.mix == Mix.VERIFIED:
             # Node 1 takes no layer off, and behind node L the analyst's is left.
             return self.plain_bytes + (self.hops + 2 - position) * _BOX_BYTES
         return self.plain_bytes + (self.hops + 1 - position) * suite_named(self.suite).overhead
@@ -153,7 +159,7 @@ class Geometry(
 
         A claim in front of it if verified.
         """
-        if self.verified:
+        if self.mix == Mix.VERIFIED:
             records = self.messages_per_user * self.record_bytes(2)
             return self.claim_bytes + suite_named(self.suite).overhead + _SEED_BYTES + records
         return self.messages_per_user * self.record_bytes(2) + suite_named(self.suite).overhead

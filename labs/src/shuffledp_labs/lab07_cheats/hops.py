@@ -29,6 +29,7 @@ from shuffledp_core.mixproof.proofs import prove_equal
 from shuffledp_core.mixproof.terms import MixTerms, split_record, verifies
 from shuffledp_core.mixproof.trees import root
 from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.vocabulary import Mix
 from shuffledp_labs.errors import StudentFault
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab07_cheats.instances import ALPHABET
@@ -273,7 +274,7 @@ class Hops:
             hops=self.terms.hops,
             messages_per_user=self.messages,
             symbol_bytes=self.terms.symbol_bytes,
-            mix="verified",
+            mix=Mix.VERIFIED,
         )
         return MixproofPool(geometry, "00" * 16, [], at, records, records[:1], mixing=self.terms)
 

@@ -129,8 +129,7 @@ def _searched_epsilon(item: NoisySum, delta: float, coupled: float) -> float:
     # Points of tables are cheap, and inverting them is not.
     slack, few = (2e-4, FEW) if item.kept is None else (1e-3, 0)
     certified = certified_maximum(boxes, start, slack, holds, needed_epsilons, few=few)
-    certified = max(near, certified)
-    return min(certified, item.local(1), _pure(item, delta))
+    return min(max(near, certified), item.local(1), _pure(item, delta))
 
 
 def _pure(item: NoisySum, delta: float) -> float:
