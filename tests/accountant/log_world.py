@@ -21,6 +21,7 @@ from accountant_world import NODES, PLAN
 
 from shuffledp_accountant.config import AccountantConfig, PopulationConfig
 from shuffledp_accountant.service import Accountant, open_accountant
+from shuffledp_accountant.witnesses import CountAnswer, ignore_answer
 from shuffledp_analyst.opening import make_manifest
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import DeviceSteps
@@ -168,7 +169,14 @@ class LogWorld:
         self._ports.close()
 
     @contextmanager
-    def branch(self, name: str, of: str | None = None, *, log: bool = True) -> Iterator[Branch]:
+    def branch(
+        self,
+        name: str,
+        of: str | None = None,
+        *,
+        log: bool = True,
+        count_answer: CountAnswer = ignore_answer,
+    ) -> Iterator[Branch]:
         """An accountant on its own folder; `of` another one: on a copy of what that one has now,
         with its `log` folder or without."""
         folder = self.folder / name
@@ -185,7 +193,7 @@ class LogWorld:
             state=folder,
             populations={"demo": PopulationConfig(epsilon=500.0, delta=1e-6)},
         )
-        accountant, ledger = open_accountant(config, self.roster)
+        accountant, ledger = open_accountant(config, self.roster, count_answer)
         try:
             yield Branch(self, folder, accountant)
         finally:

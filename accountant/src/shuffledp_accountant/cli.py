@@ -52,15 +52,19 @@ def serve(
     settings = load_config(config, AccountantConfig)
     configure_logs(settings.log_level)
     roster = load_roster(settings.roster, settings.root_key, settings.state)
-    accountant, ledger = open_accountant(settings, roster)
+    terms = roster.log_terms
+    witnesses = () if terms is None else terms.witnesses
+    metrics = AccountantMetrics(settings, [witness.name for witness in witnesses])
+    accountant, ledger = open_accountant(settings, roster, metrics.count_answer)
     try:
-        asyncio.run(_serve(settings, roster, accountant))
+        asyncio.run(_serve(settings, roster, accountant, metrics))
     finally:
         ledger.close()
 
 
-async def _serve(settings: AccountantConfig, roster: Roster, accountant: Accountant) -> None:
-    metrics = AccountantMetrics(settings)
+async def _serve(
+    settings: AccountantConfig, roster: Roster, accountant: Accountant, metrics: AccountantMetrics
+) -> None:
     follow = (
         ()
         if settings.metrics is None

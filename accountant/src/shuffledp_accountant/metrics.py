@@ -1,4 +1,4 @@
-"""Metrics of the accountant: certificates given, and the budget of every population.
+"""Metrics of the accountant: certificates given, budgets, and the answers of witnesses.
 
 A statement composes all rounds of a population, which takes up to seconds: it is recomputed in the
 background after a change, never while somebody reads the page.
@@ -13,6 +13,7 @@ import structlog
 
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_accountant.ledger.charges import ChargeState, Statement
+from shuffledp_accountant.witnesses import WitnessAnswer
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.metrics import ServiceMetrics
 
@@ -33,7 +34,8 @@ class AccountantMetrics(ServiceMetrics):
     +Inf where no finite bound holds.
     """
 
-    def __init__(self, config: AccountantConfig) -> None:
+    def __init__(self, config: AccountantConfig, witnesses: Iterable[str] = ()) -> None:
+        """Makes all series; `witnesses` are the names of those of the public log."""
         super().__init__(config)
         gauge = self.gauge
         self.certificates = self.counter(
@@ -65,11 +67,24 @@ class AccountantMetrics(ServiceMetrics):
         self._read = gauge(
             "shuffledp_accountant_ledger_up", "1 when the ledger could be read the last time"
         )
+        self._answers = self.counter(
+            "shuffledp_accountant_witness_answers",
+            "Requests to witnesses of the public log, by how they were answered",
+            "witness",
+            "answer",
+        )
+        for witness in witnesses:
+            for answer in WitnessAnswer:  # from 0 on, so that the first failure is an increase
+                self._answers.labels(witness, answer.value)
         self._changed = asyncio.Event()
 
     def mark_changed(self) -> None:
         """Notes that the ledger has changed: the figures are recomputed soon."""
         self._changed.set()
+
+    def count_answer(self, witness: str, answer: WitnessAnswer) -> None:
+        """Count an answer of a witness."""
+        self._answers.labels(witness, answer.value).inc()
 
     async def follow(
         self,

@@ -13,7 +13,12 @@ from pathlib import Path
 import structlog
 
 from shuffledp_accountant.ledger.ledger import Ledger
-from shuffledp_accountant.witnesses import WitnessClient, collect_cosignatures
+from shuffledp_accountant.witnesses import (
+    CountAnswer,
+    WitnessClient,
+    collect_cosignatures,
+    ignore_answer,
+)
 from shuffledp_core.documents.models import LogTerms, Roster, Witness
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import DocumentError, LedgerAwayError
@@ -48,8 +53,17 @@ class PublicLog:
     folder begins a new log.
     """
 
-    def __init__(self, folder: Path, ledger: Ledger, identity: Identity, roster: Roster) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ledger: Ledger,
+        identity: Identity,
+        roster: Roster,
+        count_answer: CountAnswer = ignore_answer,
+    ) -> None:
         """Reads the ledger's log; `publish` writes what the folder lacks.
+
+        `count_answer` counts the answers of witnesses.
 
         Raises `ConfigError` if the roster gives a witness an address that is no URL.
         """
@@ -61,6 +75,7 @@ class PublicLog:
         self._witnesses = [WitnessClient(witness) for witness in _witnesses_of(self._terms)]
         self._note = b""
         self._tree = MerkleTree(ledger.log_leaves())
+        self._count_answer = count_answer
         self._lock = threading.Lock()
         self._published = 0
         self._is_forked = False
@@ -165,7 +180,7 @@ class PublicLog:
             self._write_file(path, content)
         checkpoint = Checkpoint(self._key.name, size, self._tree.root())
         note = sign_note(checkpoint.to_text(), self._key, self._identity.key.sign)
-        lines = collect_cosignatures(self._witnesses, note, self._tree)
+        lines = collect_cosignatures(self._witnesses, note, self._tree, self._count_answer)
         self._note = "".join([note, *lines.values()]).encode()
         # Last, so that a reader of the checkpoint finds everything below it.
         self._write_file(CHECKPOINT_PATH, self._note)

@@ -35,6 +35,7 @@ from shuffledp_accountant.ledger.rows import LedgerEntry
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_accountant.plans import check_messages, check_round_id, read_plan
 from shuffledp_accountant.public_log import PublicLog
+from shuffledp_accountant.witnesses import CountAnswer, ignore_answer
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.losses import Losses
 from shuffledp_core.documents.models import Discard, Roster, RoundPlan
@@ -422,8 +423,12 @@ def open_ledger(config: AccountantConfig) -> Ledger:
     return Ledger.open(config.ledger_url, budgets, system_clock)
 
 
-def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountant, Ledger]:
+def open_accountant(
+    config: AccountantConfig, roster: Roster, count_answer: CountAnswer = ignore_answer
+) -> tuple[Accountant, Ledger]:
     """Opens the accountant of a configuration, and its ledger, which the caller closes.
+
+    `count_answer` counts the answers of the public log's witnesses.
 
     Raises:
         ConfigError: keys, budgets or the ledger's URL are wrong.
@@ -445,7 +450,7 @@ def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountan
         ) from error
     ledger = open_ledger(config)
     lifetime = round(config.certificate_days * 86_400_000)
-    log = PublicLog(config.log_folder, ledger, identity, roster)
+    log = PublicLog(config.log_folder, ledger, identity, roster, count_answer)
     try:
         log.publish()
     except LedgerAwayError as error:  # said again at every change of the ledger

@@ -5,10 +5,11 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 import structlog
@@ -27,6 +28,18 @@ _MOST_BYTES: Final = 4096
 """Longest answer of a witness."""
 
 _SIZE_DIGITS: Final = 19
+
+
+class WitnessAnswer(StrEnum):
+    """How a witness answered the request for one cosignature."""
+
+    COSIGNED = "cosigned"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+
+
+CountAnswer: TypeAlias = Callable[[str, WitnessAnswer], None]
+"""Called with a witness's name and its answer, from several threads."""
 
 
 class WitnessClient:
@@ -117,25 +130,41 @@ class WitnessClient:
         raise LogProofError(f"witness {self.name} answers without its cosignature")
 
 
+def ignore_answer(name: str, answer: WitnessAnswer) -> None:
+    """Count nothing."""
+
+
 def collect_cosignatures(
-    clients: Sequence[WitnessClient], note: str, tree: MerkleTree
+    clients: Sequence[WitnessClient],
+    note: str,
+    tree: MerkleTree,
+    count_answer: CountAnswer = ignore_answer,
 ) -> dict[str, str]:
-    """Cosignature lines by witness; a witness that does not sign is left out, and logged."""
+    """Cosignature lines by witness; a witness that does not sign is left out, and logged.
+
+    `count_answer` is called once for each witness.
+    """
     if not clients:
         return {}
     with ThreadPoolExecutor(len(clients)) as pool:
-        lines = pool.map(lambda client: _try_cosign(client, note, tree), clients)
+        lines = pool.map(lambda client: _try_cosign(client, note, tree, count_answer), clients)
         return {client.name: line for client, line in zip(clients, lines, strict=True) if line}
 
 
-def _try_cosign(client: WitnessClient, note: str, tree: MerkleTree) -> str | None:
+def _try_cosign(
+    client: WitnessClient, note: str, tree: MerkleTree, count_answer: CountAnswer
+) -> str | None:
     try:
-        return client.cosign(note, tree)
+        line = client.cosign(note, tree)
     except (UnreachableError, DocumentError) as error:
+        is_away = isinstance(error, UnreachableError)
+        count_answer(client.name, WitnessAnswer.UNREACHABLE if is_away else WitnessAnswer.REFUSED)
         structlog.get_logger().warning(
             "checkpoint not cosigned", witness=client.name, reason=str(error)
         )
         return None
+    count_answer(client.name, WitnessAnswer.COSIGNED)
+    return line
 
 
 def _shut(connected: socket.socket) -> None:
