@@ -18,6 +18,7 @@ from shuffledp.columns import load_column
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import Answers
 from shuffledp_ops.rounds.charts import figure
+from shuffledp_ops.rounds.reading import read_round
 from shuffledp_sim.demo import DemoOptions
 
 KEYS = {
@@ -134,7 +135,12 @@ def test_a_demo_for_people_shows_answer_guarantee_and_time(tmp_path: Path) -> No
     folder = (tmp_path / "out" / "latest").resolve()
     assert f"Report: out/{folder.name}/report.html" in done.stdout
     assert json.loads((folder / "report.json").read_text())["max_distance"] == 2
-    assert "“doctor visits”" in (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text()
+    assert "“doctor visits”" in page
+    assert "entry 0 of shuffledp-ledger/demo; checkpoint of 1 entries" in page
+    logged = read_round(folder).logged
+    assert logged is not None
+    assert f"root {logged.root}, signed by witness-1 (" in page
 
 
 @pytest.mark.parametrize(

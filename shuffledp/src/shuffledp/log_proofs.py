@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +16,36 @@ from shuffledp_core.documents.models import (
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import LogProofError
 from shuffledp_core.runtime.keys import read_file, verify_from
+from shuffledp_core.transparency.cosignatures import check_cosignature, witness_key
 from shuffledp_core.transparency.logged import CosignedCheckpoint, check_logged_once
-from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES
+from shuffledp_core.transparency.notes import parse_note
+from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES, InclusionProof
 
 LOG_PROOF: Final = "log.tlog-proof"
 """File of a round's folder with the proof that its announcement carried."""
+
+
+@dataclass(frozen=True)
+class LogPosition:
+    """Where a verified proof shows a round's plan certificate in the public log.
+
+    Attributes:
+        entry: number of its entry, from 0.
+        origin: the log's name.
+        size: number of entries that the proof's checkpoint covers.
+        root: of their Merkle tree, hex.
+        cosigned_at: witnesses that signed the checkpoint, and when, in milliseconds since 1970.
+        unsigned: the other witnesses that the roster names.
+        threshold: number of witnesses that must sign.
+    """
+
+    entry: int
+    origin: str
+    size: int
+    root: str
+    cosigned_at: tuple[tuple[str, int], ...]
+    unsigned: tuple[str, ...]
+    threshold: int
 
 
 def check_proof_beside(
@@ -52,6 +78,39 @@ def check_announced_proof(announcement: Announcement, roster: Roster) -> Cosigne
             "public log, and the roster names the log's witnesses; do not take part"
         )
     return _check_proof(announcement.log.encode(), manifest.certificate, roster)
+
+
+def locate_announced(announcement: Announcement, roster: Roster) -> LogPosition | None:
+    """Verify an announcement's proof and return what it shows; None if no witnesses are named.
+
+    Raises as `check_announced_proof`.
+    """
+    terms = roster.log_terms
+    if terms is None:
+        return None
+    logged = check_announced_proof(announcement, roster)
+    shown = InclusionProof.from_bytes(str(announcement.log).encode())
+    note = parse_note(shown.note)
+    times = tuple(
+        (
+            witness.name,
+            1000
+            * check_cosignature(note, witness_key(witness.name, bytes.fromhex(witness.public_key))),
+        )
+        for witness in terms.witnesses
+        if witness.name in logged.witnesses
+    )
+    return LogPosition(
+        entry=shown.index,
+        origin=logged.checkpoint.origin,
+        size=logged.checkpoint.size,
+        root=logged.checkpoint.root.hex(),
+        cosigned_at=times,
+        unsigned=tuple(
+            witness.name for witness in terms.witnesses if witness.name not in logged.witnesses
+        ),
+        threshold=terms.threshold,
+    )
 
 
 def _check_proof(proof: bytes, plan_certificate: Signed, roster: Roster) -> CosignedCheckpoint:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from shuffledp.log_proofs import LogPosition
 from shuffledp_core.documents.models import Certificate
 from shuffledp_ops.rounds.report import RoundReport
 
@@ -72,6 +73,9 @@ class RoundInfo:
 
     `all_corrupt`: every node of the route declares that it is corrupt, so that only ε_L holds;
     None until the manifest, which has the declarations, is verified.
+
+    `logged` is the round's verified position in the public log, `log_error` the name and words of
+    the error if its announcement does not prove one; neither where the roster names no witnesses.
     """
 
     round_id: str
@@ -85,6 +89,8 @@ class RoundInfo:
     steps: Mapping[tuple[str, str], StageProgress] = field(default_factory=dict)
     ending: RoundEnding | None = None
     all_corrupt: bool | None = None
+    logged: LogPosition | None = None
+    log_error: tuple[str, str] | None = None
 
     @property
     def running(self) -> bool:

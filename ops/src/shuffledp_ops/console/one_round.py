@@ -7,7 +7,7 @@ from typing import Final
 
 from shuffledp.pages import as_html
 from shuffledp_core.documents.models import Certificate
-from shuffledp_ops.console import budgets, progress
+from shuffledp_ops.console import budgets, progress, public_log
 from shuffledp_ops.console.frame import Viewer, frame_page, live, mishap, moment, short
 from shuffledp_ops.console.model import BudgetCharge, PublishedRound, RoundInfo
 from shuffledp_ops.rounds import page, wording
@@ -22,7 +22,13 @@ def running_page(viewer: Viewer, round_info: RoundInfo) -> str:
     head = f"<h1>Round {short(round_info.round_id)}</h1>"
     opening = _opening(round_info)
     plan = () if round_info.announced is None else _plan(round_info.announced.plan)
-    body = [head, opening, live("progress", progress.parts(viewer, round_info)), live("plan", plan)]
+    body = [
+        head,
+        opening,
+        live("progress", progress.parts(viewer, round_info)),
+        live("plan", plan),
+        live("log", public_log.of_round(round_info)),
+    ]
     return frame_page(viewer, f"Round {round_info.round_id[:8]}", body)
 
 

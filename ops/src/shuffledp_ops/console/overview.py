@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from shuffledp.pages import as_html
-from shuffledp_ops.console import budgets, progress
+from shuffledp_ops.console import budgets, progress, public_log
 from shuffledp_ops.console.frame import Viewer, frame_page, live, mishap, moment, row, short, table
 from shuffledp_ops.console.model import (
     FAILED,
@@ -21,6 +21,8 @@ from shuffledp_ops.rounds import page
 
 _MOST_FAILURES: Final = 3
 """Failed rounds that are explained at once: those since the last answer, the newest first."""
+
+_LOG_ENTRY: Final = "log entry"
 
 _WORDS: Final = {
     RUNNING: "running",
@@ -41,6 +43,8 @@ def overview(viewer: Viewer, snapshot: ConsoleSnapshot) -> str:
     if viewer.live:
         parts.append(live("budgets", budgets.section(snapshot)))
     parts += [live("newest", _newest(snapshot.newest)), live("rounds", _rounds(viewer, snapshot))]
+    if viewer.live:
+        parts.append(live("log", public_log.section(snapshot)))
     return frame_page(viewer, "Rounds", parts)
 
 
@@ -79,6 +83,8 @@ def _running(viewer: Viewer, snapshot: ConsoleSnapshot) -> Iterator[str]:
         yield f'<p class="fine">No round is open. {words}</p>'
     for round_info in running:
         yield progress.card(viewer, round_info)
+        if round_info.log_error is not None:
+            yield from public_log.of_round(round_info)
     yield "</section>"
 
 
@@ -100,8 +106,10 @@ def _rounds(viewer: Viewer, snapshot: ConsoleSnapshot) -> Iterator[str]:
     if not snapshot.rounds:
         yield f'<p class="fine">{"None yet." if snapshot.at else "Reading …"}</p></section>'
         return
-    heads = ("round", "when", "people", "mechanism", "outcome", "reports", "ε")
-    yield table(heads, (_row(round_info) for round_info in snapshot.rounds))
+    heads = ["round", "when", "people", "mechanism", "outcome", "reports", "ε"]
+    has_log = any(round_info.logged is not None for round_info in snapshot.rounds)
+    heads += [_LOG_ENTRY] if has_log else []
+    yield table(heads, (_row(round_info, has_log=has_log) for round_info in snapshot.rounds))
     if snapshot.more:
         where = (
             "<code>shuffledp results list</code> has them all"
@@ -112,10 +120,12 @@ def _rounds(viewer: Viewer, snapshot: ConsoleSnapshot) -> Iterator[str]:
     yield "</section>"
 
 
-def _row(round_info: RoundInfo) -> str:
+def _row(round_info: RoundInfo, *, has_log: bool) -> str:
     kind = round_info.outcome if round_info.outcome in _WORDS else UNREADABLE
     why = f' <span class="why">{as_html(round_info.error)}</span>' if round_info.error else ""
     name = f"<code>{short(round_info.round_id)}</code>"
+    logged = round_info.logged
+    entry = {_LOG_ENTRY: "" if logged is None else f"{logged.entry:,}"} if has_log else {}
     return row(
         {
             "round": f'<a href="/rounds/{round_info.round_id}/">{name}</a>',
@@ -125,6 +135,7 @@ def _row(round_info: RoundInfo) -> str:
             "outcome": f'<span class="outcome {kind}">{_WORDS[kind]}</span>{why}',
             "reports": f"{round_info.accepted:,}" if round_info.accepted else "",
             "ε": _epsilon(round_info),
+            **entry,
         }
     )
 

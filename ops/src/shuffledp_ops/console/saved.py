@@ -181,7 +181,13 @@ def _read_saved(folder: Path) -> tuple[RoundInfo, PublishedRound | None]:
     final = report.final
     ending = RoundEnding(PUBLISHED, final=final)
     row = RoundInfo(folder.name, final.issued_at, final.population, final.mechanism.kind, PUBLISHED)
-    row = replace(row, accepted=report.accepted, ending=ending, all_corrupt=report.all_corrupt)
+    row = replace(
+        row,
+        accepted=report.accepted,
+        ending=ending,
+        all_corrupt=report.all_corrupt,
+        logged=report.logged,
+    )
     return row, PublishedRound(report, {})
 
 

@@ -15,10 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from shuffledp.log_proofs import locate_announced
 from shuffledp_client.transport import AnalystReader, Backoff
 from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import (
+    DocumentError,
     MalformedDocumentError,
     ShuffleDPError,
     UnknownRoundError,
@@ -318,8 +320,17 @@ class DeploymentWatch(Changes):
             manifest.min_reports, manifest.max_reports, manifest.opens_at, manifest.closes_at, plan
         )
         all_corrupt = len(corrupt_positions(manifest)) == len(manifest.route)
+        logged, log_error = None, None
+        try:
+            logged = locate_announced(announcement, deployment.roster)
+        except DocumentError as error:  # devices take no part; an answer's page says it, too
+            log_error = (type(error).__name__, str(error))
         self._rounds[round_id] = replace(
-            self._rounds[round_id], announced=announced, all_corrupt=all_corrupt
+            self._rounds[round_id],
+            announced=announced,
+            all_corrupt=all_corrupt,
+            logged=logged,
+            log_error=log_error,
         )
 
     def _end(self, deployment: Deployment, round_id: str, signed: Signed) -> None:

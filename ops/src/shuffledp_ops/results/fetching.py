@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shuffledp.log_proofs import check_announced_proof
 from shuffledp.verification import CheckedCertificate, check_signed
 from shuffledp_client.transport import AnalystReader, Backoff
 from shuffledp_core.documents.models import Announcement, Manifest, Result
@@ -112,12 +111,8 @@ def verify_downloaded(
         verify_from(roster.analyst, announcement.manifest, Manifest), roster.deployment, round_id
     )  # 2
     checked = check_signed(signed, roster)  # 3
-    # A round from before the roster named witnesses has no proof: `shuffledp verify` says so.
-    if roster.log_terms is not None and isinstance(announcement.log, str):
-        check_announced_proof(announcement, roster)  # 4
-    return VerifiedResult(
-        make_report(deployment, OpenedRound(round_id, announcement), signed, result, {}), checked
-    )
+    opened = OpenedRound(round_id, announcement)
+    return VerifiedResult(make_report(deployment, opened, signed, result, {}), checked)  # 4
 
 
 def require_round(document: Result | Manifest, deployment: str, round_id: str) -> None:

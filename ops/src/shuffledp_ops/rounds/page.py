@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
 
-from shuffledp.log_proofs import LOG_PROOF
+from shuffledp.log_proofs import LOG_PROOF, LogPosition
 from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
 from shuffledp_ops.rounds import charts, wording
@@ -26,6 +26,9 @@ MOST_ROWS: Final = 1000
 
 _FEW: Final = 30
 """Tables with at most this many rows are shown unfolded."""
+
+_MOST_MILLISECONDS: Final = 2**47
+"""Latest time, since 1970, that a page shows: a calendar ends, and others may write any number."""
 
 _SPENT_OF: Final = 1000.0
 """A budget ε above this is no effective limit, so the report omits it."""
@@ -334,6 +337,18 @@ def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iter
     yield "</ul></section>"
 
 
+def _log_position(logged: LogPosition) -> str:
+    times = [
+        (name, datetime.fromtimestamp(min(at, _MOST_MILLISECONDS) / 1000, UTC))
+        for name, at in logged.cosigned_at
+    ]
+    signed = ", ".join(f"{name} ({when:%Y-%m-%d %H:%M} UTC)" for name, when in times)
+    return (
+        f"entry {logged.entry:,} of {logged.origin}; checkpoint of {logged.size:,} entries, root "
+        f"{logged.root}, signed by {signed}"
+    )
+
+
 def _small(report: RoundReport) -> Iterator[str]:
     final, ledger = report.final, report.final.ledger
     rows = {
@@ -352,6 +367,7 @@ def _small(report: RoundReport) -> Iterator[str]:
         f"{show(ledger.spent)}"
         + (f" of {ledger.limit:g}" if ledger.limit <= _SPENT_OF else "")
         + f" at δ = {ledger.delta:g}",
+        "public log": "" if report.logged is None else _log_position(report.logged),
         # Rounded to milliseconds as in `report.json`, so that a page regenerated from it is
         # identical.
         "seconds": ", ".join(

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.log_proofs import LogPosition
 from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.signed import Signed
@@ -86,7 +87,8 @@ class RoundReport:
     row; `column` is the name of what they hold, `labels` the names of the symbols, where they have
     any. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag,
     do not count; nodes `dropped` others before. `published` has, by file name, the proof of the
-    public log, and board and history of a verified round.
+    public log, and board and history of a verified round. `logged` is what that proof shows; None
+    without a proof, or where the roster names no witnesses.
     """
 
     round_id: str
@@ -109,6 +111,7 @@ class RoundReport:
     column: str | None = None
     labels: tuple[str, ...] = ()
     published: dict[str, bytes] = field(default_factory=dict, repr=False)
+    logged: LogPosition | None = None
 
     @property
     def is_sum(self) -> bool:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from shuffledp.log_proofs import LOG_PROOF
+from shuffledp.log_proofs import LOG_PROOF, locate_announced
 from shuffledp.progress import Stages
 from shuffledp.published import BOARD, HISTORY
 from shuffledp_client.transport import AnalystReader
@@ -217,7 +217,8 @@ def make_report(
 ) -> RoundReport:
     """Makes the report of a published round.
 
-    Raises `DocumentError` for a certificate that is not the accountant's.
+    Raises `DocumentError` for a certificate that is not the accountant's, or a proof that does not
+    show the plan certificate in the public log.
     """
     if (
         result.plan_certificate is None
@@ -254,4 +255,8 @@ def make_report(
             "result": signed,
         },
         published={LOG_PROOF: proof.encode()} if isinstance(proof, str) else {},
+        # A round from before the roster named witnesses has no proof: `shuffledp verify` says so.
+        logged=locate_announced(opened.announcement, deployment.roster)
+        if isinstance(proof, str)
+        else None,
     )
