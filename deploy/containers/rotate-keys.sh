@@ -23,12 +23,17 @@ put() {
     done
 }
 
+# renewed SOURCE FOLDER: replaces a pair, if there is a new one. --roster makes none, --party some.
+renewed() {
+    [ ! -e "$1/tls.pem" ] || put "$1" "$2" tls.pem tls-key.pem
+}
+
 for party in node-1 node-2 node-3 analyst accountant gateway; do
-    put "$new/$party" "/parties/$party" tls.pem tls-key.pem
+    renewed "$new/$party" "/parties/$party"
 done
-put "$new/operator" /parties/operator/operator tls.pem tls-key.pem
-put "$new/viewer" /parties/viewer/viewer tls.pem tls-key.pem
-put "$new/client" /parties/fleet/client tls.pem tls-key.pem
+renewed "$new/operator" /parties/operator/operator
+renewed "$new/viewer" /parties/viewer/viewer
+renewed "$new/client" /parties/fleet/client
 
 if ! cmp -s "$new/roster.json" /parties/root/roster.json; then
     rm -rf /parties/root/root.new
