@@ -8,13 +8,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from log_world import LogWorld
 
 from shuffledp_client.log_memory import CONFLICT, SEEN
 from shuffledp_client.verification import parse_announcement
 from shuffledp_core.documents.models import Certificate, EndedLog
 from shuffledp_core.documents.signed import sign, verify
-from shuffledp_core.errors import LedgerAwayError, LogProofError
+from shuffledp_core.errors import ConfigError, LedgerAwayError, LogProofError
 from shuffledp_core.transparency.entries import log_key_of
 from shuffledp_core.transparency.notes import check_note, parse_checkpoint, parse_note
 from shuffledp_core.transparency.proofs import InclusionProof
@@ -208,6 +209,29 @@ def test_a_root_that_hides_the_end_of_a_log_is_noticed_by_the_device_that_saw_it
     with world.branch("restored") as restored:
         announced = restored.announce()
     with pytest.raises(LogProofError, match="ended at size 1"):
+        world.device("ada").verified(announced)
+
+
+def test_devices_and_witnesses_name_a_new_key_of_the_accountant_and_not_damage(
+    world: LogWorld,
+) -> None:
+    with world.branch("ledger") as ledger:
+        announced = ledger.announce()
+        world.device("ada").verified(announced)
+    seen = world.folder / "ada" / "state" / SEEN
+    memory = seen.read_bytes()
+    seen.write_bytes(memory.replace(b"\n1\n", b"\n2\n"))
+    with pytest.raises(ConfigError, match="is damaged"):
+        world.device("ada").verified(announced)
+    seen.write_bytes(memory)
+    new_key = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+    parties = tuple(
+        msgspec.structs.replace(party, identity_key=new_key) if party.name == ACCOUNTANT else party
+        for party in world.roster.parties
+    )
+    with pytest.raises(ConfigError, match="the accountant has a new identity key"):
+        world.change_roster(parties=parties)  # every party starts again, witnesses too
+    with pytest.raises(ConfigError, match=r"another key .* has announced a new identity key"):
         world.device("ada").verified(announced)
 
 

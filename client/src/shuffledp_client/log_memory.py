@@ -8,10 +8,14 @@ from typing import Final
 
 from shuffledp_client.state import lock_folder
 from shuffledp_core.documents.models import Roster
-from shuffledp_core.errors import ConfigError, DocumentError, LogProofError
+from shuffledp_core.errors import ConfigError, DocumentError, LogProofError, SignatureError
 from shuffledp_core.runtime.files import sync, write_new
 from shuffledp_core.runtime.keys import read_file
-from shuffledp_core.transparency.logged import CosignedCheckpoint, read_remembered
+from shuffledp_core.transparency.logged import (
+    CosignedCheckpoint,
+    is_signed_by_former_key,
+    read_remembered,
+)
 from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES
 
 SEEN: Final = "log-seen.tlog-proof"
@@ -35,7 +39,7 @@ class LogMemory:
         """What was seen last; None if that is nothing, or a log that the roster says has ended.
 
         Raises:
-            ConfigError: the file is damaged.
+            ConfigError: the file is damaged, or the accountant has another identity key since.
             LogProofError: the roster says that the log ended before what this device saw of it.
         """
         file = self._folder / SEEN
@@ -47,6 +51,14 @@ class LogMemory:
         except LogProofError:
             raise
         except DocumentError as error:
+            if isinstance(error, SignatureError) and is_signed_by_former_key(data, self._roster):
+                raise ConfigError(
+                    f"{file} is signed by another key than the roster now gives the accountant "
+                    f"{self._roster.accountant.name}, so this device cannot compare it with the "
+                    "public log: ask the deployment whether it has announced a new identity key; "
+                    "if so, move the file elsewhere and keep it as evidence of the former log; if "
+                    "not, do not take part"
+                ) from error
             raise ConfigError(
                 f"{file} is damaged ({error}); if no one else can write to it, remove it: this "
                 "device then forgets what it saw of the public log"

@@ -35,6 +35,7 @@ from shuffledp_core.transparency.notes import (
     Checkpoint,
     NoteKey,
     check_note,
+    is_signed_by_namesake,
     parse_checkpoint,
     parse_note,
 )
@@ -106,10 +107,17 @@ class WitnessState:
         file = self._file(log)
         if not file.exists():
             return Checkpoint(log.name, 0, EMPTY_ROOT)
+        data = read_file(file, "state of the witness", MAX_NOTE_BYTES)
         try:
-            return parse_checkpoint(
-                check_note(parse_note(read_file(file, "state of the witness", MAX_NOTE_BYTES)), log)
-            )
+            note = parse_note(data)
+            if is_signed_by_namesake(note, log):
+                raise ConfigError(
+                    f"{file} is signed by another key than the roster now gives {log.name}: the "
+                    "accountant has a new identity key, and this witness cannot tell whether the "
+                    "log only grew; give this witness a new key and an empty state folder, and "
+                    "name that key in the roster"
+                )
+            return parse_checkpoint(check_note(note, log))
         except DocumentError as error:
             raise ConfigError(
                 f"{file} is damaged ({error}); a witness without it could sign another history: "

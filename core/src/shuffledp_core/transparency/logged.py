@@ -14,6 +14,7 @@ from shuffledp_core.transparency.notes import (
     Note,
     NoteKey,
     check_note,
+    is_signed_by_namesake,
     parse_checkpoint,
     parse_note,
 )
@@ -140,6 +141,19 @@ def read_remembered(proof: bytes, roster: Roster) -> CosignedCheckpoint | None:
     # Not by how many witnesses: those of the roster may have changed since.
     checkpoint = parse_checkpoint(check_note(parse_note(shown.note), log_key_of(roster)))
     return CosignedCheckpoint(checkpoint, (), LogWindow.from_bytes(shown.extra, checkpoint.size))
+
+
+def is_signed_by_former_key(proof: bytes, roster: Roster) -> bool:
+    """True if a kept proof is of a log of this deployment that a key not in the roster signed.
+
+    Raises:
+        MalformedDocumentError: it cannot be parsed.
+    """
+    note = parse_note(InclusionProof.from_bytes(proof).note)
+    origin = note.text.partition("\n")[0]
+    return any(
+        key.name == origin and is_signed_by_namesake(note, key) for key in log_keys_of(roster)
+    )
 
 
 def check_ended(checkpoint: Checkpoint, ended: EndedLog) -> None:

@@ -152,6 +152,12 @@ def signature_of(note: Note, key: NoteKey) -> bytes:
     raise SignatureError(f"the note is not signed by {key.name}")
 
 
+def is_signed_by_namesake(note: Note, key: NoteKey) -> bool:
+    """True if a note is signed in a key's name, and only by other keys; nothing is checked."""
+    named = [blob for name, blob in note.signatures if name == key.name]
+    return bool(named) and not any(blob.startswith(key.key_id()) for blob in named)
+
+
 def check_note_signature(key: NoteKey, signature: bytes, message: bytes) -> None:
     """Check an Ed25519 signature on a note; `SignatureError` if it does not hold."""
     try:
