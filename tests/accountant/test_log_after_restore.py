@@ -49,9 +49,14 @@ class RestoredWorld:
         (self.kept / f"{round_id}-plan.json").write_bytes(certificate)
         return round_id
 
-    def settle(self, round_id: str) -> None:
-        """Settle a round; the analyst keeps its final certificate."""
-        final = self.accountant.settle(round_id, 300, self._world.headers(round_id, 300))
+    def settle(self, round_id: str, dropped: int = 0) -> None:
+        """Settle a round in which the first node dropped messages; the analyst keeps the final
+        certificate."""
+        headers = [
+            self._world.header(round_id, node, 300, dropped=dropped, records=300 - dropped)
+            for node in NODES
+        ]
+        final = self.accountant.settle(round_id, 300, headers)
         (self.kept / f"{round_id}-final.json").write_bytes(final)
 
     def back_up(self) -> None:
@@ -122,6 +127,30 @@ def test_rounds_opened_before_and_between_two_restores_do_not_end_the_audit(
     assert restored.ledger.entries("demo")[-1].round_id == last
     statement = restored.accountant.budget("demo")
     assert account.spent == pytest.approx(statement.spent.certified, rel=1e-6)
+    restored.ledger.close()
+
+
+@pytest.mark.parametrize("is_reserved", [False, True], ids=["lost", "reserved in the backup"])
+@pytest.mark.parametrize("dropped", [0, 110, 130])
+def test_a_restored_round_with_dropped_messages_is_charged_as_before(
+    restored: RestoredWorld, *, dropped: int, is_reserved: bool
+) -> None:
+    """200 reports were planned, 180 of them honest, and 300 came: 100 dropped messages cost no more
+    than the further reports, though the certificate counts on none of them."""
+    if not is_reserved:
+        restored.back_up()
+    round_id = restored.charge()
+    if is_reserved:
+        restored.back_up()
+    restored.settle(round_id, dropped)
+    (before,) = restored.ledger.entries("demo")
+    restored.set_back()
+    restored.restore(round_id)
+    assert restored.ledger.entries("demo") == [before]
+    spent = restored.accountant.budget("demo").spent.certified
+    account = restored.replay()
+    assert account.settled == 1
+    assert account.spent == pytest.approx(spent, rel=1e-6)
     restored.ledger.close()
 
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from shuffledp_accountant.ledger.charges import Budget, total
-from shuffledp_accountant.ledger.restoring import plan_of
-from shuffledp_core.documents.losses import Losses, charged_reports
+from shuffledp_accountant.ledger.restoring import charged_cost_of, planned_cost
 from shuffledp_core.documents.models import Certificate, Discard, LedgerPosition, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import FalseCertificateError, LogProofError
@@ -22,7 +21,7 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transparency.entries import LedgerEvent, LedgerLogEntry
 from shuffledp_core.vocabulary import CertificateStage
-from shuffledp_privacy.analysis import Cost, cost_of
+from shuffledp_privacy.analysis import Cost
 
 _TOLERANCE: Final = 1e-6
 """Relative difference between ε of two builds that is not called a contradiction."""
@@ -98,7 +97,7 @@ class LogAudit:
                 f"{account.entry + 1} comes next"
             )
         account.entry += 1
-        account.costs[_planned_cost(plan)] += 1
+        account.costs[planned_cost(plan)] += 1
         self._compose(account, plan, may_exceed=False)
 
     def _settle(self, entry: LedgerLogEntry) -> None:
@@ -115,7 +114,7 @@ class LogAudit:
             self._check_discards(entry, plan)
         else:
             account.unexplained.append(plan.round_id)
-        account.costs -= Counter([_planned_cost(plan)])
+        account.costs -= Counter([planned_cost(plan)])
         account.released += 1
 
     def _restore(self, entry: LedgerLogEntry) -> None:
@@ -124,7 +123,7 @@ class LogAudit:
         if plan.round_id not in account.open:
             self._begin(entry, plan)
             self._take_position(account, plan, entry.position)
-            account.costs[_planned_cost(plan)] += 1
+            account.costs[planned_cost(plan)] += 1
         account.restored += 1
         if len(entry.documents) > 1:
             final = self._certificate(entry, 1, CertificateStage.FINAL)
@@ -185,9 +184,8 @@ class LogAudit:
         return account, plan
 
     def _replace_cost(self, account: AccountReplay, plan: Certificate, final: Certificate) -> None:
-        reserved = _planned_cost(plan)
-        account.costs -= Counter([reserved])
-        account.costs[_settled_cost(reserved, plan, final)] += 1
+        account.costs -= Counter([planned_cost(plan)])
+        account.costs[charged_cost_of(plan, final)] += 1
 
     def _check_discards(self, entry: LedgerLogEntry, plan: Certificate) -> None:
         missing = set(plan.route)
@@ -245,21 +243,3 @@ def _adjacencies(costs: Counter[Cost]) -> tuple[Adjacency, ...]:
     """Adjacencies that the budget may have: certificates do not say which."""
     metric = all(cost.setting.adjacency is Adjacency.METRIC for cost in costs)
     return (Adjacency.STANDARD, Adjacency.METRIC) if metric else (Adjacency.STANDARD,)
-
-
-def _planned_cost(plan: Certificate) -> Cost:
-    return _with_distance(cost_of(plan_of(plan), plan.mechanism, plan.users), plan)
-
-
-def _settled_cost(reserved: Cost, plan: Certificate, final: Certificate) -> Cost:
-    """What the round was charged: `ledger.charges.settled_cost`."""
-    losses = Losses(final.dropped, final.invalid)
-    honest = charged_reports(final.users, plan.users, plan.honest, plan.mechanism, losses)
-    if max(1, honest) >= reserved.setting.honest:
-        return reserved
-    cost = _with_distance(cost_of(plan_of(plan), plan.mechanism, final.users), plan)
-    return replace(cost, setting=replace(cost.setting, honest=max(1, honest)))
-
-
-def _with_distance(cost: Cost, plan: Certificate) -> Cost:
-    return replace(cost, setting=replace(cost.setting, max_distance=plan.max_distance))

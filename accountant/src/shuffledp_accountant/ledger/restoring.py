@@ -8,13 +8,14 @@ never less. docs/operations.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from shuffledp_accountant.ledger.charges import Charge, ChargeState, Settlement
 from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_core.documents.losses import Losses, charged_reports
 from shuffledp_core.documents.models import (
     Announcement,
     Certificate,
@@ -34,7 +35,7 @@ from shuffledp_core.errors import ConfigError, DocumentError, MalformedDocumentE
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import CertificateStage, Mix
-from shuffledp_privacy.analysis import Cost
+from shuffledp_privacy.analysis import Cost, analyse
 from shuffledp_privacy.bounds import Setting
 
 MOST_FILES: Final = 100_000
@@ -196,16 +197,18 @@ def _restore_one(
 
 def _charge(evidence: RoundCertificates) -> Charge:
     plan, final = evidence.plan, evidence.final
-    # The certificate for fewer honest users costs more; one for more may count made-up reports.
-    certified = final if final is not None and final.honest < plan.honest else plan
-    epsilon = certified.epsilon.certified
+    reserved = planned_cost(plan)
+    cost = reserved if final is None else charged_cost_of(plan, final)
+    epsilon = plan.epsilon.certified
+    if cost != reserved:
+        epsilon = analyse(cost, len(plan.route)).bounds.certified
     return Charge(
         round_id=plan.round_id,
         population=plan.population,
         entry=plan.ledger.entry,
         state=ChargeState.RESERVED if final is None else ChargeState.SETTLED,
         plan=to_json(plan_of(plan)).decode(),
-        cost=Cost(plan.mechanism, _setting(certified), plan.delta),
+        cost=cost,
         epsilon=float("inf") if epsilon is None else epsilon,
         plan_certificate=evidence.plan_bytes,
         accepted=None if final is None else final.users,
@@ -225,10 +228,25 @@ def _settle(ledger: Ledger, evidence: RoundCertificates) -> None:
     ledger.settle(final.round_id, real, lambda _: data, is_restored=True)
 
 
-def _setting(certificate: Certificate) -> Setting:
-    return Setting(
-        certificate.users, certificate.honest, certificate.adjacency, certificate.max_distance
-    )
+def planned_cost(plan: Certificate) -> Cost:
+    """Cost of the round of a plan's certificate, as reserved."""
+    setting = Setting(plan.users, plan.honest, plan.adjacency, plan.max_distance)
+    return Cost(plan.mechanism, setting, plan.delta)
+
+
+def charged_cost_of(plan: Certificate, final: Certificate) -> Cost:
+    """Cost that a settled round was charged: `charges.settled_cost`, from its certificates.
+
+    Not the cost of the honest reports in the final certificate: of dropped messages that counts
+    more against the round than the charge does (docs/accounting.md, C17).
+    """
+    losses = Losses(final.dropped, final.invalid)
+    honest = charged_reports(final.users, plan.users, plan.honest, plan.mechanism, losses)
+    reserved = planned_cost(plan)
+    if max(1, honest) >= plan.honest:
+        return reserved
+    setting = replace(reserved.setting, users=final.users, honest=max(1, honest))
+    return replace(reserved, setting=setting)
 
 
 def plan_of(certificate: Certificate) -> RoundPlan:
