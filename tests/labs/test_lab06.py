@@ -243,3 +243,17 @@ def test_the_solution_takes_the_crowd_away_in_a_plain_round_and_not_in_a_verifie
         "is not enrolled for this round, the round's ε is spent all the same; verified, 19 enrolled"
         in done.message
     )
+
+
+@pytest.mark.slow
+def test_the_same_flood_meets_noise_of_nodes_in_a_real_round() -> None:
+    seen, noisy = rounds.play_both_floods([0] * (rounds.USERS - 1), 2)
+    assert sum(seen.board) == rounds.USERS
+    assert noisy.epsilon is not None
+    assert noisy.epsilon <= rounds.EPSILON == 1
+    assert noisy.dummies > 0
+    assert len(noisy.estimates) == rounds.SYMBOLS
+    words = show._describe_noise(noisy, (19, 0, 0, 0))
+    assert f"each node adds {noisy.dummies} messages" in words
+    left = ", ".join(f"{count:.1f}" for count in (noisy.estimates[0] - 19, *noisy.estimates[1:]))
+    assert f"({left})" in words

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from shuffledp_core.documents.models import Certificate, Result, RoundPlan
-from shuffledp_core.mechanisms import KRRHistogram, SGDLShuffle
+from shuffledp_core.mechanisms import KRRHistogram, NodeHistogram, SGDLShuffle
 from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.words import short
 
@@ -117,6 +117,49 @@ async def _flood(system: LocalSystem, answers: Sequence[int], value: int) -> Flo
 def flooded_plan(system: LocalSystem) -> RoundPlan:
     """The plan of a round with one victim, which all other reports surround."""
     return _plan(system, "krr-histogram", SYMBOLS, 3.0, 1e-3, USERS, USERS, 0)
+
+
+@dataclass(frozen=True)
+class NoisyFlood:
+    """A flooded round with noise of the nodes: the published counts, and what is certified.
+
+    Attributes:
+        estimates: published, by symbol.
+        epsilon: certified, with one honest node and no other honest person.
+        dummies: messages that every node added.
+    """
+
+    estimates: tuple[float, ...]
+    epsilon: float | None
+    dummies: int
+
+
+def play_both_floods(answers: Sequence[int], value: int) -> tuple[FloodedRound, NoisyFlood]:
+    """Play the flooded round, and the same flood where every node adds noise."""
+    return asyncio.run(_play_both(answers, value))
+
+
+async def _play_both(answers: Sequence[int], value: int) -> tuple[FloodedRound, NoisyFlood]:
+    from shuffledp_labs.systems import running_system
+
+    async with running_system() as system:
+        return await _flood(system, answers, value), await _flood_noise(system, answers, value)
+
+
+async def _flood_noise(system: LocalSystem, answers: Sequence[int], value: int) -> NoisyFlood:
+    from shuffledp_core.runtime.keys import verify_from
+    from shuffledp_sim.users.small_round import open_small
+
+    plan = _plan(system, NodeHistogram.kind, SYMBOLS, EPSILON, DELTA, USERS, USERS, 0)
+    small_round = await open_small(system, plan)
+    # A user of node-histogram sends its value as it is, and so do the adversary's accounts.
+    await small_round.send([*small_round.prepare_all([value]), *small_round.seal_all(answers)])
+    result = verify_from(small_round.roster.analyst, await small_round.finish(), Result)
+    if result.estimate is None or result.final_certificate is None:
+        raise CheckFailure(f"the round with node-histogram was not published: {result.reason}")
+    final = verify_from(small_round.roster.accountant, result.final_certificate, Certificate)
+    mechanism = cast("NodeHistogram", final.mechanism)  # the plan asks for one
+    return NoisyFlood(result.estimate.values, final.epsilon.certified, mechanism.dummies)
 
 
 async def finish_and_observe(small_round: SmallRound, victim: PreparedSubmission) -> FloodedRound:

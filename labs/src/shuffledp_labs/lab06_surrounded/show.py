@@ -107,13 +107,22 @@ def _play_flooded_round(showing: ShowRun) -> str:
     )
     value = showing.draws.below(mechanism.symbols)
     showing.progress("a system of three nodes, 19 accounts of yours, and one user")
-    seen, _ = rounds.play(mine, value, None)
-    if seen is None:
-        raise AssertionError("the round was asked for")
+    seen, noisy = rounds.play_both_floods(mine, value)
     answer = program.call("guess", flood.plan, seen.board, mine)
     sent = tuple(mine.count(symbol) for symbol in range(flood.symbols))
     return (
         f"the board says {seen.board}, your accounts sent {sent}; you guess "
         f"{answer}, the user holds {value} and sent {seen.victim_sent} (it is truthful with "
-        f"probability {float(p):.3f})"
+        f"probability {float(p):.3f})\n{_describe_noise(noisy, sent)}"
+    )
+
+
+def _describe_noise(noisy: rounds.NoisyFlood, sent: Sequence[int]) -> str:
+    """What the same flood shows where every node adds noise."""
+    left = ", ".join(f"{count - own:.1f}" for count, own in zip(noisy.estimates, sent, strict=True))
+    epsilon = "no finite bound" if noisy.epsilon is None else f"{noisy.epsilon:.3g}"
+    return (
+        f"the same flood with node-histogram, where each node adds {noisy.dummies} messages: "
+        f"without your accounts the published counts are ({left}); certified is ε = {epsilon} at "
+        f"δ = {rounds.DELTA:g}, with one honest node and no honest person but the victim"
     )
