@@ -244,7 +244,7 @@ def test_the_coins_of_a_real_round_are_the_operating_system_s() -> None:
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        (TamperOutcome("mark", "node-2: mix gave nothing"), "of everybody ended"),
+        (TamperOutcome("mark", "node-2: mix gave nothing"), "ended the round for all"),
         (TamperOutcome("copy", None, (0, 0, 2)), "node 3 had to drop"),
         (TamperOutcome("copy", None, (0, 3, 0)), "another number"),
         (TamperOutcome("copy", None, (0, 2, 0), identified=1), "found on the board"),

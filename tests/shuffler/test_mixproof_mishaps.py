@@ -8,6 +8,7 @@ import datetime as dt
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -25,6 +26,7 @@ from test_mixproof_nodes import accused, spoiled_round
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_analyst.mixproof import ProvableMixing
 from shuffledp_analyst.peers import Peers
+from shuffledp_analyst.records import Records
 from shuffledp_analyst.running import RunningRound
 from shuffledp_core.documents.models import BatchHeader, Certificate, Discard, Manifest, RoundPlan
 from shuffledp_core.documents.signed import from_json
@@ -258,7 +260,7 @@ async def test_an_accusation_of_many_small_values_is_not_read(world: World) -> N
 
 
 async def test_a_history_that_is_longer_than_the_analyst_reads_ends_the_round_before_it_arrives(
-    world: World,
+    world: World, tmp_path: Path
 ) -> None:
     """Its sender needs none of it: by the manifest alone nearly every user might have been
     accused."""
@@ -275,7 +277,8 @@ async def test_a_history_that_is_longer_than_the_analyst_reads_ends_the_round_be
         max_reports=100,
         route=tuple(world.names), mix=Mix.VERIFIED,
     )  # fmt: skip
-    running = RunningRound(SimpleNamespace(peers=None, config=config), manifest.round_id, plan)  # type: ignore[arg-type]
+    services = SimpleNamespace(peers=None, config=config, records=Records(tmp_path))
+    running = RunningRound(services, manifest.round_id, plan)  # type: ignore[arg-type]
     running.adopt_manifest(signed, manifest)
     running.round.end_submissions()
 
