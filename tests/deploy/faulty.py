@@ -104,7 +104,8 @@ class FaultySystem(Composed):
         if clocks_can_be_set():
             shutil.copy(FAKETIME, self._clocks)
         self.compose("run", "--rm", "keys")
-        early = ("ledger", "mosquitto", "node-1", "node-2", "node-3", "analyst", "driver")
+        nodes, witnesses = ("node-1", "node-2", "node-3"), ("witness-1", "witness-2")
+        early = ("ledger", "mosquitto", *witnesses, *nodes, "analyst", "driver")
         self.compose("up", "--detach", "--no-deps", *early)
         self.until_database_answers()
         self.compose("up", "--detach", "--no-deps", "accountant")

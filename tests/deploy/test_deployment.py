@@ -126,7 +126,7 @@ def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> Non
             ["docker", "network", "inspect", *run(["docker", "network", "ls", "-q", *mine]).split()]
         )
     )
-    assert len(networks) == 13
+    assert len(networks) == 15
     outside = {one["Name"]: one["Options"] for one in networks if not one["Internal"]}
     doors = {f"{deployment.project}_{name}" for name in ("devices", "gateway", "console")}
     assert set(outside) == {f"{deployment.project}_dashboards", *doors}
