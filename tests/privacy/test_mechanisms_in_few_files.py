@@ -43,7 +43,10 @@ PUBLIC_NAMES = {
 ELSEWHERE = {
     "DummyHistogram": set[str](),
     "HadamardHistogram": set[str](),
-    "NodeHistogram": {"adversary/src/shuffledp_adversary/attacks/flood.py"},
+    "NodeHistogram": {
+        "adversary/src/shuffledp_adversary/attacks/flood.py",
+        "labs/src/shuffledp_labs/lab06_surrounded/rounds.py",
+    },
     "NodeSum": set[str](),
     "QuantisedRR": {"privacy/src/shuffledp_privacy/sums/quantised.py"},
     "SplitMix": {
