@@ -25,7 +25,7 @@ def at_least(successes: int, trials: int, p: float) -> float:
 
 
 def lower(successes: int, trials: int, side: float) -> float:
-    """The largest p under which so many successes have at most the probability `side`."""
+    """The largest p under which `successes` or more have at most the probability `side`."""
     if successes == 0:
         return 0.0
     low, high = 0.0, 1.0

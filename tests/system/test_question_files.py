@@ -39,9 +39,9 @@ def load_entries(folder: Path, wording: QuestionWording | None, *entries: str) -
 
 
 def test_decimals_of_a_column_are_read_by_the_question(tmp_path: Path) -> None:
-    wording = load_wording(write_question(tmp_path, RANGES))
+    wording = load_wording(write_question(tmp_path, RANGES), is_sum=False)
     assert load_entries(tmp_path, wording, "0.4", "0.5", "2.49", "2.5", "1000") == [0, 1, 1, 2, 2]
-    with pytest.raises(UsageError, match=r"line 3: '-1' is no answer to the question 'far'"):
+    with pytest.raises(UsageError, match=r"line 3: '-1' is not an answer to the question 'far'"):
         load_entries(tmp_path, wording, "1", "-1")
 
 
@@ -60,13 +60,18 @@ def test_without_words_the_entry_and_the_remedy_are_named(tmp_path: Path) -> Non
     ],
 )
 def test_a_wrong_file_is_refused_with_its_reason(tmp_path: Path, symbols: str, words: str) -> None:
-    with pytest.raises(UsageError, match="is not a question in words") as refusal:
-        load_wording(write_question(tmp_path, symbols))
+    with pytest.raises(UsageError, match="cannot be used") as refusal:
+        load_wording(write_question(tmp_path, symbols), is_sum=False)
     assert words in str(refusal.value)
 
 
+def test_a_sum_is_not_asked_in_ranges(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a sum needs one axis with a scale"):
+        load_wording(write_question(tmp_path, RANGES), is_sum=True)
+
+
 def test_a_report_and_the_exported_table_have_the_question(tmp_path: Path) -> None:
-    wording = load_wording(write_question(tmp_path, SCALE))
+    wording = load_wording(write_question(tmp_path, SCALE), is_sum=True)
     draft = Draft(make_deployment(tmp_path / "keys"))
     final = make_certificate(draft.deployment, draft.mechanism, wording=wording)
     estimate = Estimate(

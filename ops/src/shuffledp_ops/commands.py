@@ -111,12 +111,13 @@ def round_(
 
     from shuffledp_core.documents.models import RoundPlan
     from shuffledp_core.errors import UsageError
-    from shuffledp_core.mechanisms import MECHANISMS
+    from shuffledp_core.mechanisms import MECHANISMS, Answers
     from shuffledp_ops.keys.pki import open_deployment
     from shuffledp_ops.rounds.operate import run_round_command
     from shuffledp_ops.rounds.question_files import load_wording
 
-    wording = None if words is None else load_wording(words)
+    is_sum = MECHANISMS[mechanism].answers is Answers.SUM
+    wording = None if words is None else load_wording(words, is_sum=is_sum)
     try:
         plan = RoundPlan(
             population=population,

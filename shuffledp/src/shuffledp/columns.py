@@ -250,8 +250,8 @@ class _Parser:
                 return self._wording.locate(text)
             except ValueError as error:
                 raise UsageError(
-                    f"{label}, line {line}: {text[:40]!r} is no answer to the question "
-                    f"{self._wording.id!r}: {error}; mend the entry, or the question's file"
+                    f"{label}, line {line}: {text[:40]!r} is not an answer to the question "
+                    f"{self._wording.id!r}: {error}; correct the entry, or the question's file"
                 ) from error
         if self._may_name:  # the first entry says what the column holds
             self._may_name = False

@@ -124,10 +124,10 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
             answer is out.
         ShuffleDPError: whatever ended the round.
     """
-    if options.words is not None:
-        wording = load_wording(options.words)
-        options = replace(options, wording=wording, max_value=wording.size - 1)
     names = MECHANISMS[options.mechanism].answers is Answers.HISTOGRAM
+    if options.words is not None:
+        wording = load_wording(options.words, is_sum=not names)
+        options = replace(options, wording=wording, max_value=wording.size - 1)
     column = load_column(
         options.data,
         options.column,

@@ -124,7 +124,7 @@ class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ran
         number = _read_number(answer)
         low, high = Decimal(self.edges[0]), Decimal(self.edges[-1])
         if not low <= number <= high:
-            raise ValueError(f"expected a number in {self.describe('')}")
+            raise ValueError(f"expected a number: {self.describe('')}")
         edges = [Decimal(edge) for edge in self.edges[1:-1]]
         return bisect_right(edges, number)
 
@@ -293,7 +293,8 @@ class QuestionWording(_Words, frozen=True, kw_only=True):
             )
         if is_sum and self.scale is None:
             raise ValueError(
-                f"the question {self.id!r} is for a sum, whose values are numbers on one scale"
+                f"a sum needs one axis with a scale, which the question {self.id!r} does not "
+                "have: give it one, or choose a histogram"
             )
 
 

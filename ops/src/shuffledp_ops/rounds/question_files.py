@@ -11,15 +11,18 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.runtime.keys import read_file
 
 
-def load_wording(file: Path) -> QuestionWording:
+def load_wording(file: Path, *, is_sum: bool) -> QuestionWording:
     """The question in words of a TOML file, with the fields of the document.
 
     Raises:
-        UsageError: it breaks a rule of the wording; the message says which.
+        UsageError: it breaks a rule of the wording, or is for a sum and has no scale; the message
+            says which.
         ConfigError: it cannot be read.
     """
     data = read_file(file, "question")
     try:
-        return msgspec.toml.decode(data, type=QuestionWording)
+        wording = msgspec.toml.decode(data, type=QuestionWording)
+        wording.check_size(wording.size, is_sum=is_sum)
     except (msgspec.DecodeError, ValueError) as error:
-        raise UsageError(f"{file} is not a question in words: {error}") from error
+        raise UsageError(f"{file} cannot be used: {error}") from error
+    return wording

@@ -129,6 +129,8 @@ def liars(report: RoundReport) -> tuple[str, ...]:
     what = "the sum" if report.is_sum else "each count"
     unit = f" {report.unit}".rstrip()
     words = f"A device that lies can move {what} by at most {_rounded_up(shift)}{unit}"
+    if not report.final.mechanism.needs_crowd:  # the guarantee allows for any number
+        return (f"{words}, and k of them by at most k times as much.",)
     number = report.assumed_liars
     together = report.largest_shift(number)
     if number > 1 and together is not None:
