@@ -241,6 +241,7 @@ def test_every_attack_is_listed_with_what_it_does_and_takes_the_options_that_it_
         "flood",
         "length",
         "outlier",
+        "poison",
         "printed",
         "spoil",
         "trace",

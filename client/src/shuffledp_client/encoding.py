@@ -5,6 +5,8 @@ docs/protocol.md, section "Onions".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.sampling.randomness import RandomBytes, RandomIntegers
@@ -45,7 +47,7 @@ def encode(geometry: Geometry, spec: Mechanism, answer: int, source: RandomBytes
     return add_tags(geometry, pack(geometry, symbols(spec, answer, RandomIntegers(source))), source)
 
 
-def pack(geometry: Geometry, answers: list[int]) -> bytes:
+def pack(geometry: Geometry, answers: Sequence[int]) -> bytes:
     """Concatenated symbols, encoded as in the messages."""
     return b"".join(symbol.to_bytes(geometry.symbol_bytes, "big") for symbol in answers)
 

@@ -212,6 +212,21 @@ def prepare_answer(
     return _seal(verified, [_draw(verified, answer, random)], [member], random)[0]
 
 
+def prepare_symbols(
+    verified: CheckedRound,
+    chosen: Sequence[int],
+    member: Member,
+    random: RandomBytes = system_random,
+) -> PreparedSubmission:
+    """Seals and signs these symbols, shape (m,), whatever answer they say, or none.
+
+    A step of its own for experiments whose users lie; `prepare` is what devices call.
+    """
+    return _seal(
+        verified, [(pack(verified.geometry, chosen), random(SEED_BYTES))], [member], random
+    )[0]
+
+
 def _draw(verified: CheckedRound, answer: int, random: RandomBytes) -> tuple[bytes, bytes]:
     """Packed symbols of an answer, and a seed."""
     # Not from the seed either: pieces that it gave could be told from others by whoever is shown

@@ -1,0 +1,334 @@
+"""Poison: users who lie, to move the answer as far as their messages can.
+
+What the adversary has: a few credentials of its own, and nothing else; every node is honest.
+
+What it does: its devices choose their symbols instead of drawing them, so that the estimate of one
+count, or of the sum, becomes as large as it can.
+
+Why it works: the analyst takes the users' noise out of the counts by dividing by the share of
+messages that tell something. A message that was chosen is divided, too, so a lie weighs more than
+any value does. Where the mix nodes add the noise, nothing is divided, and a lie weighs what the
+largest value does.
+
+What stops it: nothing makes people tell the truth. Each result states the most that one liar, and
+the number of liars that the plan allows for, can have moved it (docs/adversary.md, "What liars can
+move"); this attack shows that the bound holds and is no larger than what liars reach. Credentials
+bound how many liars one attacker can play.
+
+Source: Cheu, Smith and Ullman 2021, "Manipulation attacks in local differential privacy".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack, whole_number
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
+from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
+from shuffledp_client.encoding import symbols
+from shuffledp_client.submission import prepare_symbols
+from shuffledp_core.answering.decoding import decode
+from shuffledp_core.answering.estimates import Present
+from shuffledp_core.documents.models import Result, RoundPlan
+from shuffledp_core.errors import OutputError, UsageError
+from shuffledp_core.mechanisms import MECHANISMS, Mechanism
+from shuffledp_core.mechanisms.base import Answers
+from shuffledp_core.mechanisms.liars import largest_shift
+from shuffledp_core.runtime.keys import verify_from
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
+from shuffledp_core.vocabulary import Outcome
+from shuffledp_sim.system.processes import LocalBudget, LocalSystem
+from shuffledp_sim.users.small_round import SmallRound, open_small
+
+LIARS: Final = 3
+HONEST: Final = 20
+MOST: Final = 100
+"""Most liars, and most honest users, of a round: two processors play twelve of them."""
+
+LARGEST: Final = 3
+"""Largest value: sums of 0 to 3, counts of four symbols."""
+
+DRAWN: Final = 2000
+"""Draws of the honest answers that the liars might have given instead."""
+
+TRIED: Final = 64
+IMAGINED: Final = 16
+"""Symbols that liars try, and boards beside which they try them, where the alphabet has as many."""
+
+_LESSON: Final = (
+    "Where users add the noise, a lie weighs more than the largest value, because the estimate "
+    "divides by the share of messages that tell something. Where nodes add it, a lie weighs what a "
+    "value does. Each result states the most that liars can have moved it, and liars reach it."
+)
+
+
+@dataclass(frozen=True)
+class PoisonedRound:
+    """One real round with liars.
+
+    Attributes:
+        mechanism: its kind.
+        liars: number of them.
+        worth: most by which their values could differ in the exact answer.
+        bound: S(k), the stated bound on what they move.
+        moved: distance of the published answer from the one had they told the opposite lie.
+        from_honest: its mean distance from the one had they followed the protocol with values that
+            count nothing; over `DRAWN` draws of their messages.
+        amplified: whether users add the noise.
+        margin: half width of the interval of `from_honest` (Hoeffding 1963).
+        missed: honest users who missed a message of theirs.
+    """
+
+    mechanism: str
+    liars: int
+    worth: float
+    bound: float
+    moved: float
+    from_honest: float
+    margin: float
+    amplified: bool
+    missed: int
+
+
+def run_poison(
+    *, liars: int = LIARS, users: int = HONEST, confidence: float = DEFAULT_CONFIDENCE
+) -> AttackReport:
+    """Play a real round of every mechanism in which some users lie as much as they can.
+
+    Args:
+        liars: of each round, from 1 to 100.
+        users: honest ones beside them, from 10 to 100.
+        confidence: of the intervals of what is sampled.
+
+    Raises:
+        UsageError: a number is out of range.
+        ShuffleDPError: the system did not start, or an honest part of it failed.
+    """
+    if not 1 <= liars <= MOST or not 10 <= users <= MOST or not 0 < confidence < 1:
+        raise UsageError(
+            f"liars must be from 1 to {MOST}, users from 10 to {MOST} and confidence between 0 and "
+            f"1, not {liars}, {users} and {confidence}"
+        )
+    began = time.perf_counter()
+    with (
+        Stages(Console(stderr=True)) as stages,
+        tempfile.TemporaryDirectory(prefix="shuffledp-poison-") as folder,
+    ):
+        rounds = asyncio.run(_play_all(Path(folder), liars, users, confidence, stages))
+        stages.finish()
+    findings = [finding for played in rounds for finding in findings_of(played, confidence)]
+    details = {"users": users, "rounds": [asdict(played) for played in rounds]}
+    return AttackReport("poison", _LESSON, tuple(findings), time.perf_counter() - began, details)
+
+
+async def _play_all(
+    folder: Path, liars: int, users: int, confidence: float, stages: Stages
+) -> list[PoisonedRound]:
+    system = LocalSystem(folder, nodes=3, budget=LocalBudget(1e9, 0.5), broker=False)
+    rounds = []
+    try:
+        await system.start(lambda done, of: stages.update("starting processes", done, of))
+        for kind in MECHANISMS:
+            rounds.append(await _play(system, kind, liars, users, confidence))
+            stages.update("rounds", len(rounds), len(MECHANISMS))
+    finally:
+        system.stop()
+    return rounds
+
+
+async def _play(
+    system: LocalSystem, kind: str, liars: int, users: int, confidence: float
+) -> PoisonedRound:
+    """One round of this mechanism; the liars send what moves the answer up."""
+    poisoned = await open_small(
+        system,
+        RoundPlan(
+            population=system.population,
+            mechanism=kind,
+            size=MECHANISMS[kind].size_for(LARGEST),
+            epsilon=2.0,
+            delta=1e-2,
+            min_reports=users + liars,
+            max_reports=users + liars,
+            route=system.route,
+            open_seconds=600.0,
+        ),
+    )
+    poisoned.honest = poisoned.prepare_all([at % (LARGEST + 1) for at in range(users)])
+    spec = poisoned.verified.mechanism
+    up, down = extreme_lies(spec, liars, users)
+    lies = [
+        prepare_symbols(poisoned.verified, chosen.tolist(), member)
+        for chosen, member in zip(np.split(up, liars), poisoned.members(liars), strict=True)
+    ]
+    await poisoned.send([*poisoned.honest, *lies])
+    signed = await poisoned.finish()
+    result = verify_from(poisoned.roster.analyst, signed, Result)
+    if result.outcome != Outcome.PUBLISHED or result.estimate is None:
+        raise OutputError(f"the round of {kind} has no answer: {result.reason}")
+    board = await poisoned.board(result)
+    others = _without(_symbols_on(poisoned, board, users + liars), up)
+    hops, published = len(system.route), result.estimate.values[0]
+
+    def moved_from(of_liars: NDArray[np.int64]) -> float:
+        """How far the published answer is from the one with these messages of the liars."""
+        answer = _target(spec, np.concatenate([others, of_liars]), users + liars, hops)
+        return abs(published - answer)
+
+    honest_value = 1 if spec.answers is Answers.HISTOGRAM else 0
+    drawn = [
+        moved_from(np.concatenate([_report(spec, honest_value) for _ in range(liars)]))
+        for _ in range(DRAWN)
+    ]
+    bound = largest_shift(spec, liars)
+    if bound is None:
+        raise OutputError(f"{kind} states no bound on what liars move")
+    return PoisonedRound(
+        mechanism=kind,
+        liars=liars,
+        worth=float(liars if spec.answers is Answers.HISTOGRAM else liars * LARGEST),
+        bound=float(bound),
+        moved=moved_from(down),
+        from_honest=math.fsum(drawn) / DRAWN,
+        margin=float(bound) * math.sqrt(math.log(2 / (1 - confidence)) / (2 * DRAWN)),
+        amplified=spec.needs_crowd,
+        missed=sum(poisoned.complaint(signed, board, user) is not None for user in range(users)),
+    )
+
+
+def extreme_lies(
+    spec: Mechanism, liars: int, users: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The two choices of the liars' symbols, shape (liars m,), whose answers differ most.
+
+    The answer is the sum, or the count of symbol 0. The liars do not know the other messages, so
+    they try each choice with the analyst's estimator beside several boards, one message of which
+    takes values all over the alphabet, and take the pair whose least difference is largest. The
+    first of the two has the larger answer beside the first board.
+    """
+    lies = list(_candidates(spec.alphabet, liars * spec.messages_per_user))
+    honest = np.concatenate([_report(spec, 0) for _ in range(users)])
+    rows = []
+    for first in _spread(spec.alphabet, IMAGINED):
+        beside = np.concatenate([[first], honest[1:]])
+        rows.append(
+            [_target(spec, np.concatenate([beside, lie]), users + liars, 0) for lie in lies]
+        )
+    answers = np.array(rows)
+    differences = np.abs(answers[:, :, None] - answers[:, None, :]).min(axis=0)
+    pair = np.unravel_index(differences.argmax(), differences.shape)
+    low, high = sorted(map(int, pair), key=lambda at: float(answers[0, at]))
+    return lies[high], lies[low]
+
+
+def _candidates(alphabet: int, messages: int) -> Iterator[NDArray[np.int64]]:
+    for symbol in _spread(alphabet, TRIED):
+        yield np.full(messages, symbol, dtype=np.int64)
+        yield np.concatenate([[symbol], np.zeros(messages - 1, dtype=np.int64)])
+
+
+def _spread(alphabet: int, number: int) -> list[int]:
+    """At most this number of symbols, evenly spread over the alphabet."""
+    return sorted({place * alphabet // number for place in range(number)})
+
+
+def _target(spec: Mechanism, sent: NDArray[np.int64], users: int, nodes: int) -> float:
+    """Estimate of the sum, or of the count of symbol 0, from these messages of all users."""
+    counts = spec.counts_of(sent).tolist()
+    return spec.estimate(counts, Present(Fraction(users), nodes)).values[0]
+
+
+def _report(spec: Mechanism, value: int) -> NDArray[np.int64]:
+    """The symbols of one user who follows the protocol."""
+    integers = RandomIntegers()
+    answer = randomise(spec, value, integers)
+    return np.array(symbols(spec, answer, integers), dtype=np.int64)
+
+
+def _symbols_on(poisoned: SmallRound, board: bytes, reports: int) -> NDArray[np.int64]:
+    """The symbols on a board, as the analyst decodes them."""
+    spec, seen = poisoned.verified.mechanism, list[NDArray[np.int64]]()
+
+    def keep(decoded: NDArray[np.int64]) -> NDArray[np.int64]:
+        seen.append(decoded)
+        return spec.counts_of(decoded)
+
+    decode(board, poisoned.verified.geometry, spec.alphabet, reports, counts_of=keep)
+    return seen[0]
+
+
+def _without(board: NDArray[np.int64], lies: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The board less these messages.
+
+    Raises:
+        OutputError: they are not all on it.
+    """
+    left = Counter(board.tolist())
+    left.subtract(lies.tolist())
+    if min(left.values()) < 0:
+        raise OutputError("the board lacks messages of the liars, so nothing can be compared")
+    return np.array(sorted(left.elements()), dtype=np.int64)
+
+
+def findings_of(played: PoisonedRound, confidence: float) -> Sequence[Finding]:
+    """Findings on one round: against the stated bound, and against what the values are worth."""
+    scenario = f"{played.liars} liars, {played.mechanism}"
+    moved = _rounded(played.moved)
+    reached = 100 * played.moved / played.bound
+    return (
+        Finding(
+            f"{scenario}: their lies against the opposite ones",
+            "is how far they moved the answer",
+            ClaimedLimit("bound printed with the result", _rounded(played.bound)),
+            moved,
+            moved,
+            moved,
+            trials=1,
+            defended=True,
+            note=f"{reached:.0f}% of the bound; {played.missed} honest users missed a message",
+        ),
+        Finding(
+            f"{scenario}: their lies against honest answers",
+            "is how far they moved the answer, on average",
+            ClaimedLimit("what their values are worth", played.worth),
+            played.from_honest,
+            played.from_honest - played.margin,
+            played.from_honest + played.margin,
+            trials=DRAWN,
+            defended=not played.amplified,
+            confidence=confidence,
+            note=f"{100 * played.from_honest / played.bound:.0f}% of the bound",
+        ),
+    )
+
+
+def _rounded(value: float) -> float:
+    """To nine significant digits: the estimator works with floats, the bound is exact."""
+    return float(f"{value:.9g}")
+
+
+ATTACK: Final = Attack(
+    name="poison",
+    summary="Lie, to move a count or a sum as far as messages can.",
+    run=run_poison,
+    options={
+        "liars": whole_number("Users who lie, in each round."),
+        "users": whole_number("Honest users beside them."),
+        "confidence": CONFIDENCE,
+    },
+)
