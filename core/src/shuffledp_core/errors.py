@@ -1,4 +1,4 @@
-"""All errors of the system, as one tree whose branches say who is at fault.
+"""All errors of the system, as one tree whose branches state who is at fault.
 
 `ShuffleDPError` is the only root. Our own misuse of our own functions is a plain `ValueError`
 instead. Each class has a stable wire `code` (its name), an exit code for command lines, and is
@@ -59,14 +59,14 @@ class ParameterError(UsageError, ValueError):
 
 
 class NotInstalledError(ConfigError):
-    """A package that not everybody installs is missing; the message says how to install it.
+    """An optional package is not installed; the message says how to install it.
 
     Exit code 2.
     """
 
 
 class OutputError(ConfigError):
-    """A file or folder cannot be written: no such place, no permission, no room. Exit code 2."""
+    """A file or folder cannot be written: no such path, no permission, no space. Exit code 2."""
 
 
 class PortInUseError(ConfigError):
@@ -74,7 +74,7 @@ class PortInUseError(ConfigError):
 
 
 class DocumentError(ShuffleDPError):
-    """A signed document cannot be believed. Its signer or a relay is at fault."""
+    """A signed document does not verify. Its signer or a relay is at fault."""
 
 
 class SignatureError(DocumentError):
@@ -94,7 +94,7 @@ class ForeignDocumentError(DocumentError):
 
 
 class EvidenceError(DocumentError):
-    """A bundle of evidence does not show what it is meant to show.
+    """A bundle of evidence does not prove its claim.
 
     The message says what is missing.
     """
@@ -128,7 +128,7 @@ class StaleRosterError(ConfigError, DocumentError):
 
 
 class PolicyRefusal(ShuffleDPError):  # noqa: N818 - the field's own word; not every refusal is an error
-    """A rule that somebody chose forbids this. Exit code 3."""
+    """A configured policy or rule forbids this. Exit code 3."""
 
     exit_code = 3
 
@@ -153,7 +153,7 @@ class ClientFault(ShuffleDPError):  # noqa: N818
 
 
 class InvalidSubmissionError(ClientFault):
-    """Wrong length, wrong round, bad client signature, or an envelope that does not open."""
+    """Wrong length, wrong round, bad client signature, or an envelope that fails to decrypt."""
 
 
 class UnknownCredentialError(ClientFault):
@@ -177,11 +177,11 @@ class BadClaimError(ClientFault):
 
 
 class NodeFault(ShuffleDPError):  # noqa: N818
-    """A mix node did something that no correct node does, or is gone."""
+    """A mix node did something that no correct node does, or failed."""
 
 
 class BadBatchError(NodeFault):
-    """A batch is short, long, torn, repeats an onion, or holds an onion that does not open."""
+    """A batch is incomplete or too long, or repeats onions or holds ones that fail to decrypt."""
 
 
 class RoundKeyError(NodeFault):
@@ -214,28 +214,28 @@ class UnreachableError(NodeFault):
 
 
 class BrokerError(ShuffleDPError):
-    """The announcement broker is away or breaks its protocol.
+    """The announcement broker is unreachable or breaks its protocol.
 
     It can only delay: the analyst is asked instead.
     """
 
 
 class BusyError(UnreachableError):
-    """A party had no room for the call, or waited too long for the caller's request.
+    """A party has reached its limit of calls, or waited too long for the caller's request.
 
-    Asking again may help.
+    Retrying may help.
     """
 
 
 class DiskError(UnreachableError):
-    """A party's disk is full or fails: nothing was kept or acknowledged.
+    """A party's disk is full or fails: nothing was stored or acknowledged.
 
-    Asking again helps once there is room.
+    Retry once there is space.
     """
 
 
 class RoundStateError(ShuffleDPError):
-    """The call is not legal in the state the round is in."""
+    """The round's state does not allow this call."""
 
 
 class UnknownRoundError(RoundStateError):
@@ -274,7 +274,7 @@ class ReceiptMissingError(NodeFault):
 
 
 class AccessDenied(ShuffleDPError):  # noqa: N818
-    """The TLS identity of the caller may not make this call."""
+    """The caller's TLS identity has no permission for this call."""
 
 
 class MalformedRequestError(ShuffleDPError):
@@ -282,7 +282,7 @@ class MalformedRequestError(ShuffleDPError):
 
 
 class CorruptLogError(ShuffleDPError):
-    """The log of a corrupt node is torn, of another round, or contradicts another log."""
+    """The log of a corrupt node is incomplete, of another round, or contradicts another log."""
 
 
 class LedgerError(ShuffleDPError):
@@ -292,7 +292,7 @@ class LedgerError(ShuffleDPError):
 class LedgerAwayError(LedgerError, UnreachableError):
     """The ledger's database does not answer.
 
-    The question may be asked again: every change is made once.
+    Retrying is safe: every change is made once.
     """
 
 

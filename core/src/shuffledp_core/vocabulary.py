@@ -19,7 +19,7 @@ class Role(StrEnum):
 
 
 class Mix(StrEnum):
-    """How the nodes mix: as ever, or so that everybody can check it (docs/mixing.md)."""
+    """How the nodes mix: plainly, or with publicly verifiable proofs (docs/mixing.md)."""
 
     PLAIN = "plain"
     VERIFIED = "verified"

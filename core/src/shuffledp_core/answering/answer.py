@@ -37,7 +37,7 @@ def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, boa
     """Checks that a result's estimate, and its counts of messages left out, follow from its board.
 
     Raises:
-        BadBatchError, CountMismatchError: no answer rests on such a board.
+        BadBatchError, CountMismatchError: no answer can be computed from such a board.
         FalseResultError: as `check_estimate`, or the result has no estimate, or other counts of
             what it leaves out.
     """

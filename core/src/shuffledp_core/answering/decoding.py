@@ -30,12 +30,12 @@ class Board:
     """A counted board.
 
     Attributes:
-        messages: all that stand on it.
+        messages: number of all messages on it.
         counts: how often each symbol occurs among the messages that count, or what else the
             mechanism keeps of them.
         outside: messages with a symbol outside the alphabet; they do not count.
-        repeated: messages with a symbol of the alphabet whose tag stands on the board more than
-            once; none of those that share it counts, since the right one cannot be recognised.
+        repeated: messages with a symbol of the alphabet whose tag is on the board more than once;
+            none of them counts, since the genuine one cannot be recognised.
     """
 
     messages: int
@@ -65,8 +65,8 @@ def decode(
     3. Messages with a symbol outside the alphabet are left out, and counted.
     4. So are those whose receipt tag occurs more than once.
 
-    One client can send what steps 3 and 4 leave out. It must not cost the others their answer, nor
-    their budget.
+    A single client can send the messages that steps 3 and 4 leave out; it must not cost the others
+    their answer or their budget.
 
     Args:
         packed: the batch as it was delivered.

@@ -30,7 +30,7 @@ COVERAGE: Final = 0.95
 
 
 class Present(NamedTuple):
-    """The messages that count, by their origin.
+    """Numbers of the reports and nodes whose messages count.
 
     Attributes:
         reports: n, users' reports; a lost message is the m-th part of one. At least one message of
@@ -99,7 +99,7 @@ def histogram_of(
         users: n, rounded down to whole reports.
         p: above q, at most 1.
         q: above 0.
-        added: what each count has beside the reports; its mean is taken off.
+        added: noise in each count besides the reports; its mean is subtracted.
     """
     import numpy as np
 
@@ -190,8 +190,8 @@ def sum_of_quantised_bits(
 
     Unbiased for all values. Bits that were 0 or 1 before they were flipped have the variance f (1 -
     f), and the one bit of a report that was rounded at random with chance s has (1 - 2 f)² s (1 -
-    s) more: it depends on the value, and the standard error has it at its worst for every user. The
-    interval holds for all values.
+    s) more: it depends on the value, and the standard error takes the worst case for every user.
+    The interval holds for all values.
 
     Args:
         ones: how many bits are 1.

@@ -8,18 +8,18 @@ of them.
 Every estimator is a function of the counts alone: shuffling loses nothing here. Intervals cover the
 truth with probability 0.95 or more over the randomness of the clients, whatever the values are, if
 every accepted report follows the protocol (proved for counted bits, computed for summed noise:
-docs/accounting.md, S21). They are cut to what is possible at all (0 to n, or 0 to n k), which
-cannot lose the truth. An unbiased estimate may lie outside of what is possible, hence outside its
-interval; for histograms there are estimators that stay inside (`Estimator`), at the price of a bias
-where counts are small.
+docs/accounting.md, S21). They are clipped to the possible answers (0 to n, or 0 to n k), which
+cannot exclude the truth. An unbiased estimate may lie outside of what is possible, hence outside
+its interval; for histograms there are estimators that stay inside (`Estimator`), at the price of a
+bias where counts are small.
 
 Messages that a round lost (docs/protocol.md, "Lost messages") make n smaller: n = messages that
-count / messages per user, not always whole. A report that is lost whole then never was. One that
-lost d of its m messages, whichever, counts for the share 1 - d/m of its value on average over
-which; what a user can do to a sum by spoiling some of its own messages, it could do by sending
-others, for its share of a sum stays within -c .. k + c. A mechanism whose answer needs every
-message (`Spec.bears_losses`) has none after a loss, however small. Lost messages are those of
-users: a round of which a node's dummy is missing has no answer.
+count / messages per user, not always whole. A report that is lost entirely counts as never sent. A
+report that lost d of its m messages counts, on average over the choice of these d, for the share 1
+- d/m of its value. A user gains nothing by spoiling its own messages: its contribution to a sum
+  stays within -c .. k + c, as with any messages. A mechanism whose answer needs every message
+  (`Spec.bears_losses`) gives no answer after any loss. Only users' messages may be lost: a round
+  without one of a node's dummies has no answer.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ __all__ = [
 
 
 class Estimator(StrEnum):
-    """How counts become an answer.
+    """Method of estimation.
 
-    A sum is always inverted; a histogram may also be kept among those that can be.
+    Sums are always `inverted`; histograms may also be restricted to possible ones.
 
     inverted: unbiased; counts may be negative or above n. projected: the nearest histogram to it
     without negative counts and with the known total. ibu: the most likely histogram, to which the
@@ -76,7 +76,7 @@ def estimate(
         users: number of accepted reports, at least 1.
         lost: messages of theirs that do not count.
         estimator: of a histogram; what is signed is inverted. Whichever it is, standard errors and
-            intervals are those of the inverted counts, about which alone they speak.
+            intervals are those of the inverted counts, the only ones for which they hold.
         nodes: number of nodes that added their dummies, all of which count.
 
     Raises:

@@ -1,7 +1,7 @@
 """Confidence intervals from counted bits: the exact laws of the counts, inverted. Pure.
 
-A true value is left out of an interval only if the count, or one further from what is expected, has
-a probability of at most 2.5% for all data with that true value. So an interval covers with
+A true value is outside an interval only if the observed count, or a more extreme one, has a
+probability of at most 2.5% for all data with that true value. So an interval covers with
 probability 95% or more, whatever the data are (docs/accounting.md, S21).
 """
 
@@ -137,7 +137,7 @@ def count_intervals(
         users: n.
         true_rate: p, above q.
         false_rate: q, above 0.
-        added: what each count has beside the reports.
+        added: noise in each count besides the reports.
 
     Returns:
         Low and high ends, whole numbers from 0 to n, each of shape (counts,).
@@ -158,7 +158,7 @@ def count_intervals(
 
 
 class _Noise(NamedTuple):
-    """What a count has beside the reports: bits, and one of some values.
+    """Noise in a count besides the reports: a number of bits, and one of some values.
 
     Attributes:
         bits: independent bits.
@@ -172,7 +172,7 @@ class _Noise(NamedTuple):
 
 
 def _noises(added: Dummies | NodeNoise | None) -> tuple[_Noise, _Noise]:
-    """What is added to a count, and to the number of all other messages."""
+    """Noise that is added to a count, and to the number of all other messages."""
     if added is None:
         return _Noise(), _Noise()
     if isinstance(added, Dummies):
@@ -222,7 +222,7 @@ def _largest_counts(
 def binomial_interval(trials: int, chance: Fraction) -> tuple[int, int]:
     """Numbers (low, high) between which Bin(trials, chance) lies with probability 95% or more.
 
-    Each is passed with probability 2.5% at most.
+    It exceeds each of them with probability 2.5% at most.
     """
     low = _fewest(trials, float(chance), float(1 - chance))
     high = trials - _fewest(trials, float(1 - chance), float(chance))
@@ -230,7 +230,7 @@ def binomial_interval(trials: int, chance: Fraction) -> tuple[int, int]:
 
 
 def _fewest(trials: int, chance: float, rest: float) -> int:
-    """The largest number of ones that Bin(trials, chance) is rarely below."""
+    """The largest number that Bin(trials, chance) falls below with probability 2.5% at most."""
 
     def holds(ones: Integers) -> NDArray[np.bool_]:
         is_rare = lower_tail(ones - 1, [Bits(trials, chance, rest)]) <= TAIL
@@ -243,7 +243,7 @@ def _fewest(trials: int, chance: float, rest: float) -> int:
 def _computed_ends(
     users: int, true_rate: Fraction, false_rate: Fraction, noise: _Noise
 ) -> dict[int, int]:
-    """Ends that were computed before: simulations repeat the same counts."""
+    """A cache of interval ends, because simulations repeat the same counts."""
     del users, true_rate, false_rate, noise
     return {}
 
@@ -272,7 +272,7 @@ def rounded_sum_interval(
 
 @lru_cache(maxsize=4096)
 def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fraction) -> int:
-    """The largest sum that some values have for which at most `ones` ones are not rare.
+    """The largest sum of values under which at most `ones` ones are not rare.
 
     Never below the truth.
     """

@@ -1,8 +1,8 @@
 """Turns unbiased histograms into possible ones, by projection or by maximum likelihood.
 
-What comes out has no negative count and the known total, and costs no privacy: it is computed from
-the counts that everybody sees. It is biased where counts are small, so intervals stay those of the
-unbiased estimate.
+The result has no negative count and the known total, and costs no privacy, because it is computed
+from published counts. It is biased where counts are small, so intervals stay those of the unbiased
+estimate.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def iterative_bayesian_update(
 
 
 def _last(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Index of the last place of each last axis that holds; shape (..., 1)."""
+    """Index of the last True along the last axis; shape (..., 1)."""
     return np.asarray(
         holds.shape[-1] - 1 - np.argmax(np.flip(holds, axis=-1), axis=-1, keepdims=True)
     )

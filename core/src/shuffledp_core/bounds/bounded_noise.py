@@ -31,7 +31,7 @@ MOST_POINTS: Final = 2**23
 def bounded_laplace_law(rate: Fraction, reach: int) -> NDArray[np.float64]:
     """Probabilities of -reach..reach, shape (2 reach + 1,); read only.
 
-    Each errs by a relative 1e-13 at most up to 100 nats, all together by 1e-14.
+    The relative error of each is at most 1e-13 up to 100 nats; the errors sum to at most 1e-14.
     """
     import numpy as np
 

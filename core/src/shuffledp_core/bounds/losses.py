@@ -1,7 +1,7 @@
-"""Privacy losses that take few values: δ is then a short sum, from both sides.
+"""Privacy losses that take few values: δ is then a short sum, bounded from above and below.
 
 For laws P and Q the loss of an outcome is ln P/Q, and δ(ε) = Σ P (1 - e^(ε - loss))_+ over all
-outcomes; one that Q never has counts in full. Pure; numpy alone.
+outcomes; an outcome that Q never has counts with its whole probability. Pure; numpy alone.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class PrivacyLosses:
         most: upper bounds of them, same shape and order.
         low: lower bounds of their probabilities, same shape.
         high: upper bounds of them, same shape.
-        infinite_low: lower bound of the probability of what Q never has.
-        infinite_high: upper bound of it.
+        infinite_low: lower bound of the probability of outcomes that Q never has.
+        infinite_high: upper bound of the same.
     """
 
     least: NDArray[np.float64]
@@ -82,12 +82,12 @@ class PrivacyLosses:
 def finite_losses(
     losses: NDArray[np.float64], masses: NDArray[np.float64], infinite: float
 ) -> PrivacyLosses:
-    """PrivacyLosses and probabilities that are computed but for a relative `MARGIN`.
+    """Losses and their probabilities, widened by a relative `MARGIN` for rounding.
 
     Args:
         losses: shape (losses,), falling.
         masses: P of each, same shape.
-        infinite: P of what Q never has.
+        infinite: P of the outcomes that Q never has.
     """
     import numpy as np
 

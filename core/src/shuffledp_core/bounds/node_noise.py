@@ -1,4 +1,4 @@
-"""What the dummies of nodes hide, and what they add to an answer.
+"""Privacy losses behind the dummies of nodes, and the noise that these add to an answer.
 
 docs/accounting.md, N1 to N6. Pure; numpy alone.
 """

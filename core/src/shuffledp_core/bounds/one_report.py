@@ -113,13 +113,13 @@ class OneReport:
         return min(1.0, delta * (1 - 4 * MARGIN) / table.likely_high)
 
     def _sent_alone(self, epsilon: float) -> float:
-        """What a count of a beyond all dummies adds: only the report itself explains it."""
+        """Contribution of counts of a above all dummies, which only the report itself explains."""
         other = float(self.blanket / self.symbols)
         match = float(1 - self.blanket) + other
         return max(0.0, match - math.exp(epsilon) * other)
 
     def _mean_excess(self, change: _Change, epsilon: float) -> float:
-        """Mean of `_excess` over the other symbols, without the condition."""
+        """Mean of `_excess` over the other symbols, not conditioned on room for all dummies."""
         table = _table(self)
         return float(self._excess(change, table.sums, epsilon) @ table.masses)
 

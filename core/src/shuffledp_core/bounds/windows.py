@@ -1,7 +1,7 @@
 """Binomial laws on windows around their means.
 
-Pure; numpy alone. A probability errs by a relative 1e-10 at most up to 2^18 points, and what lies
-outside a window has a probability below 1e-15 (Bernstein: nine standard deviations and 40 points).
+Pure; numpy alone. The relative error of a probability is at most 1e-10 for up to 2^18 points, and
+the probability outside a window is below 1e-15 (Bernstein: nine standard deviations and 40 points).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Signed documents: what parties tell each other, verified before parsed."""
+"""Signed documents that parties exchange, verified before they are parsed."""

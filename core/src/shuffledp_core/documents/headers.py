@@ -1,7 +1,7 @@
 """Batch headers of a whole route: every node's signed count of the reports that it relayed.
 
 At least one node of a route is honest and signs one header a round, for the batch that it really
-mixed. Where all headers name one number, that number is the honest node's. docs/protocol.md,
+mixed. If all headers state the same number, it is the honest node's number. docs/protocol.md,
 section "Close", and docs/adr/0004-final-certificate-rests-on-batch-headers.md.
 """
 
@@ -42,8 +42,8 @@ def check_headers(
 
     Docs/protocol.md, "Close".
 
-    In a verified round (`excluding`) a node leaves out users whose messages do not decrypt:
-    `accepted` are left. The dummies of all nodes are in its batches from the first on.
+    In a verified round (`excluding`) nodes leave out users whose messages fail to decrypt;
+    `accepted` users remain. Its batches contain the dummies of all nodes from the first hop on.
 
     1. There is one header of every node of the route, in the route's order, and no other.
     2. Each is signed by its node, no longer than a header is, and holds a digest.
@@ -52,8 +52,8 @@ def check_headers(
        node so far (verified: for every node), less those dropped so far.
     5. Each counts `accepted` reports; where users may be excluded, no fewer, and never more than
        the one before.
-    6. What was dropped never becomes fewer along the route; in a verified round no node
-       drops anything.
+    6. The number of dropped onions never falls along the route; in a verified round no node drops
+       anything.
 
     Raises:
         RoundStateError: step 1, headers are missing; the message names their nodes.

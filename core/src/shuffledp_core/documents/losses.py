@@ -1,4 +1,4 @@
-"""Messages that a round lost, and the number of whole honest reports that are left. Pure.
+"""Messages that a round lost, and the number of complete honest reports that remain. Pure.
 
 docs/protocol.md, section "Lost messages". Nodes, analyst, accountant and clients compute with the
 same functions.
@@ -16,10 +16,10 @@ class Losses:
     """Messages of accepted reports that do not count.
 
     Attributes:
-        dropped: by the nodes, which signed for them: onions that did not open, or stood in a batch
-            again.
-        invalid: on the board, but of no client that follows the protocol: a symbol outside the
-            alphabet, or a tag that stands there more than once.
+        dropped: onions that the nodes dropped, and signed for, because they failed to decrypt or
+            were repeated in a batch.
+        invalid: messages on the board that no honest client sends: a symbol outside the alphabet,
+            or a tag that occurs more than once.
     """
 
     dropped: int = 0
@@ -64,19 +64,19 @@ def honest_reports(
 ) -> int:
     """Number of whole honest reports that a final certificate may count on.
 
-    Below 1 where there are none.
+    Below 1 if there are none.
 
     Dropped messages are honest users' in the worst case. docs/accounting.md, Definitions and C17.
 
-    1. As many reports are not honest users' as the plan allows for, those that nodes make up or
-       exchange included, or as are seen to break the protocol if those are more.
+    1. The number of dishonest reports, including those that nodes make up or replace, is the
+       plan's, or the number observed to break the protocol if that is larger.
     2. Every dropped message may have cost another honest user's report: a malicious node may drop
        one of each. The protected user's own report is left.
     3. In a plain round the reports beyond those of the plan may be made up by the entry node, so
        that no more than the planned honest ones count. In a verified round every report has a
        credential.
 
-    A mechanism that needs no crowd counts on the protected user alone, whatever was lost.
+    A mechanism that needs no crowd counts only on the protected user, whatever was lost.
 
     Args:
         accepted: reports that the entry node accepted, at least `planned_users`.
@@ -100,10 +100,10 @@ def charged_reports(
 ) -> int:
     """Number of honest reports that a round is charged for, if the plan's assumption may hold.
 
-    As `honest_reports`, but dropped messages cost no more than the reports beyond the plan's: that
-    `planned_honest` whole reports are among those mixed is what the plan assumes, and otherwise one
-    credential with bad onions could spend the population's budget. At least as many reports as the
-    lost messages come from are not whole.
+    As `honest_reports`, but dropped messages reduce only the reports in excess of the plan: the
+    plan assumes that `planned_honest` complete reports are mixed, and otherwise a single credential
+    with bad onions could spend the population's budget. The reports that lost messages are not
+    complete.
     """
     if not mechanism.needs_crowd:
         return 1

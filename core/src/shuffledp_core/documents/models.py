@@ -41,7 +41,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A piece of a document."""
+    """Base of the structured parts of documents."""
 
 
 class Party(_Part, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class Witness(_Part, frozen=True, kw_only=True):
 
 
 class EndedLog(_Part, frozen=True, kw_only=True):
-    """The last checkpoint of a public log that was given up: number of entries, and root in hex."""
+    """The last checkpoint of a public log that has ended: number of entries, and root in hex."""
 
     size: int
     root: HexKey
@@ -88,7 +88,7 @@ class EndedLog(_Part, frozen=True, kw_only=True):
 class LogTerms(_Part, frozen=True, kw_only=True):
     """What devices require of the public log: the signatures of `threshold` of these witnesses.
 
-    `ended` are the deployment's earlier logs, each given up after a loss of the ledger.
+    `ended` are the deployment's earlier logs, each of which ended with the loss of its ledger.
     """
 
     witnesses: tuple[Witness, ...]
@@ -232,12 +232,12 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     `size` is the number of symbols of a histogram, or the largest value of a sum. `colluding` users
     are assumed to help the adversary, so that a round of n reports has n - colluding honest ones.
-    `allow_corrupt` lets nodes take part that say they are corrupt (docs/protocol.md, "Corrupt
-    nodes"): for laboratories only. `mix` "verified": everybody can check the mixing; "plain" is the
-    same as no such field. `question` is the number of one that is asked again and again, of
-    mechanisms whose devices keep a response to it; otherwise 0. `epsilon_local` limits ε_L, what a
-    user keeps if every node is corrupt; without it there is no limit. `wording` is the question in
-    words, which devices show; a plan of earlier versions has none.
+    `allow_corrupt` admits nodes that declare themselves corrupt (docs/protocol.md, "Corrupt
+    nodes"), only for experiments. With `mix` "verified" anyone can check the mixing; without the
+    field it is plain. `question` is the number of a repeated question, for mechanisms whose devices
+    keep a memoised response; otherwise 0. `epsilon_local` limits ε_L, the guarantee if every node
+    is corrupt; without it there is no limit. `wording` is the question in words, which devices
+    show; a plan of earlier versions has none.
     """
 
     population: str
@@ -282,7 +282,7 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     def honest(self) -> int:
         """Number of honest users that the guarantee counts on, of the smallest number of reports.
 
-        The protected user alone, where the mechanism needs no crowd.
+        Only the protected user, if the mechanism needs no crowd.
         """
         crowd = MECHANISMS[self.mechanism].needs_crowd
         return self.min_reports - self.colluding if crowd else 1
@@ -417,8 +417,8 @@ class MixingKey(_Part, frozen=True, kw_only=True):
 class RoundKey(Document, frozen=True, kw_only=True):
     """A node's fresh public key for one position of one round; signed by the node.
 
-    `corrupt`: the node declares that it logs all it learns of the round. `mixing` is there in
-    verified rounds alone.
+    `corrupt`: the node declares that it logs all it learns of the round. `mixing` is present only
+    in verified rounds.
     """
 
     label: ClassVar[str] = "round-key"
@@ -517,7 +517,7 @@ class Discard(Document, frozen=True, kw_only=True):
     """A node's statement that it erased its round key and forwards nothing more of this round.
 
     `forwarded` says whether anything left the node before. Discards of all nodes with `forwarded`
-    false are what lets the accountant release a reserved budget.
+    false allow the accountant to release a reserved budget.
     """
 
     label: ClassVar[str] = "discard"
@@ -534,14 +534,14 @@ class HistoryDigest(_Part, frozen=True, kw_only=True):
 
 
 class Result(Document, frozen=True, kw_only=True):
-    """Outcome of a round; signed by the analyst. A failed round has a reason and nothing else.
+    """Outcome of a round; signed by the analyst. A failed round has only a reason.
 
     `messages` are those on the board: m for every accepted report and the dummies of every node,
     less the `dropped` ones. Of them
     the estimate leaves out those with a symbol outside the alphabet, and of the others those whose
     tag stands on the board more than once. `headers` are the batch headers of all nodes, in the
-    route's order, on which the final certificate rests. In a verified round `history` names what
-    shows that the board is right.
+    route's order, on which the final certificate rests. In a verified round `history` identifies
+    the documents that prove the board.
     """
 
     label: ClassVar[str] = "result"

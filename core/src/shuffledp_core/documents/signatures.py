@@ -1,8 +1,8 @@
 """Strict Ed25519: one set of valid signatures, whichever library computes.
 
-RFC 8032 leaves room: libraries differ over keys and nonces of small order, over points that can be
-written twice, and over the cofactor. A signature that one party accepts and another refuses would
-split them, so what is valid is decided here, for all parties: the rules of `verify_strict` in
+RFC 8032 is not strict: libraries differ over keys and nonces of small order, over points with two
+encodings, and over the cofactor. A signature that one party accepts and another refuses would
+divide them, so this module decides for all parties what is valid: the rules of `verify_strict` in
 "Taming the many EdDSAs" (Chalkias, Garillot, Nikolaenko, 2020).
 docs/adr/0009-one-set-of-signatures.md.
 """
@@ -41,8 +41,8 @@ def check_signature(public_key: bytes, signature: bytes, message: bytes) -> None
 
     1. A has 32 bytes and the signature 64.
     2. S is below the group's order: with S + L it would be a second signature of the same message.
-    3. A is written in its one way, below the field's prime; neither A nor R is of small order: of
-       such a key, one signature fits many messages.
+    3. A is in its canonical encoding, below the field's prime; neither A nor R is of small order,
+       because under such a key one signature fits many messages.
     4. [S]B - [SHA-512(R || A || message)]A, encoded, is R byte by byte: no cofactor, and R in its
        one way too.
 

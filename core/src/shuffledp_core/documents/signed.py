@@ -61,7 +61,7 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Signed:
-        """Parses the frame only; nothing in it is believed before `verify`.
+        """Parse only the frame; its contents are unverified until `verify`.
 
         Raises `MalformedDocumentError`.
         """

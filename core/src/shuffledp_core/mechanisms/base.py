@@ -59,21 +59,21 @@ class Spec(
     """A mechanism with its exact parameters: immutable, hashable, strictly parsed, tagged by name.
 
     Users hold whole numbers {0..domain-1}. Each sends `messages_per_user` symbols of
-    {0..alphabet-1}, always as many; what they say together is the user's answer, one whole number
+    {0..alphabet-1}, always the same number; together they encode the user's answer, a whole number
     of at most 63 bits.
 
     Attributes:
         kind: the name on command lines and on the wire; the class's `tag`.
-        summary: what it does, in a line, for help.
-        answers: what a round of it answers.
+        summary: one line of help text.
+        answers: the kind of answer of a round.
         metric: whether the distance of two values matters; where it does not, all changes are the
             same change.
         least_size: the smallest `size`.
-        bears_losses: whether a lost message costs its share of the answer alone; False where the
-            answer needs them all.
-        noise_alone: whether each user's noise is whole; False where it is made in shares, and
-            absent users leave a gap.
-        needs_crowd: whether the guarantee rests on other users' reports; False where the noise of
+        bears_losses: True if a lost message costs only its share of the answer; False if the answer
+            needs every message.
+        noise_alone: True if each user adds complete noise; False if users add shares of it, so that
+            the shares of absent users are missing.
+        needs_crowd: True if the guarantee depends on other users' reports; False if the noise of
             one honest node is enough.
     """
 
@@ -138,8 +138,8 @@ class Spec(
     def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:  # noqa: ARG002
         """The symbols of one node's dummies, shape (dummies_per_node,), by the certified law.
 
-        Their order tells nothing. A node draws them once in a round: a second draw for the same
-        round would be noise that is not certified.
+        Their order carries no information. A node draws them once per round: a second draw for the
+        same round would not have the certified distribution.
         """
         import numpy as np
 
@@ -149,12 +149,13 @@ class Spec(
     def response_name(self) -> str | None:
         """Name of the memoised response that rounds of this name share; None for none.
 
-        Such rounds do not compose: they are charged once, for all that the response can ever show.
+        Such rounds do not compose: they are charged once, for everything that the response can ever
+        reveal.
         """
         return None
 
     def about(self, question: int) -> Self:
-        """The same mechanism for the question of this number, which tells kept responses apart.
+        """The same mechanism for the question with this number and its own memoised response.
 
         Raises:
             UsageError: there is no such number, or devices keep no response.
@@ -171,7 +172,7 @@ class Spec(
         raise NotImplementedError
 
     def report(self, kept: int, integers: RandomIntegers) -> int:
-        """A round's answer from the kept response, drawn anew.
+        """Draw a round's answer from the memoised response.
 
         After `remember` it has the law of `sample`.
         """
@@ -184,8 +185,8 @@ class Spec(
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
         """The answers of many users, shape (users,), each independently by the law of `sample`.
 
-        Here one by one, so that a mechanism needs no more than `sample`; ours do it by whole
-        arrays.
+        The default draws them one by one, so that a mechanism need only define `sample`; ours are
+        vectorised.
         """
         import numpy as np
 
@@ -193,9 +194,9 @@ class Spec(
         return np.fromiter(answers, dtype=np.int64, count=values.size)
 
     def encode(self, answer: int) -> Sequence[int]:
-        """The m symbols that say `answer`.
+        """The m symbols that encode `answer`.
 
-        Their order is lost in the shuffle and must tell nothing before it.
+        Their order is lost in the shuffle, and must carry no information before it.
         """
         raise NotImplementedError
 
@@ -211,19 +212,19 @@ class Spec(
         return symbols
 
     def answers_of_sums(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The answers that these sums of weighed symbols say. Same shape."""
+        """The answers that these sums of weights stand for; same shape."""
         return sums
 
     def read_answers(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
         """The answers of users whose messages are linked, shape (users,), from shape (users, m).
 
-        Where users send messages beside their answers, the likeliest ones.
+        If users also send dummies, the most likely answers.
         """
         return self.answers_of_sums(self.weigh(symbols).sum(axis=1))
 
     @property
     def cells(self) -> int:
-        """Length of a board's counts: one for each symbol, unless the answer needs less of it."""
+        """Length of a board's counts: one per symbol, unless the estimate needs fewer numbers."""
         return self.alphabet
 
     def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -260,7 +261,7 @@ class Spec(
     ) -> NDArray[np.int64]:
         """Counts of the board, shape (rounds, cells), as users send these answers.
 
-        The counts of `count`, unless users send messages beside their answers, which are drawn.
+        The counts of `count`, plus the dummies that users send, if any, which are drawn here.
         """
         return self.count(answers)
 
@@ -279,7 +280,7 @@ class Spec(
     def witness(self, honest: int, distance: int) -> Witness | None:  # noqa: ARG002
         """A statistic of the board on two datasets that differ by `distance` in one value.
 
-        What it attains (`lower_bounds`) no true certificate is below. None where the mechanism
+        No true certificate is below the ε that it attains (`lower_bounds`). None if the mechanism
         names no statistic.
         """
         return None
@@ -351,7 +352,7 @@ class HistogramSpec(Spec, frozen=True, kw_only=True):
 
 
 class SumSpec(Spec, frozen=True, kw_only=True):
-    """A sum over values {0..max_value}; an answer is a whole number, however messages say it."""
+    """A sum over values {0..max_value}; an answer is a whole number in any encoding."""
 
     answers: ClassVar[Answers] = Answers.SUM
     metric: ClassVar[bool] = True
@@ -560,9 +561,9 @@ def check_rational(name: str, value: Fraction, high: Fraction | None = None) -> 
 
 
 def check_blanket(blanket: Fraction) -> None:
-    """As `check_rational`, for the blanket of a value that may also be sent in the open.
+    """`check_rational` for a blanket that may also be 0, which sends the true value.
 
-    0 sends it so; 1 would send noise alone, and is a `ValueError`.
+    A blanket of 1 would send only noise, and is a `ValueError`.
     """
     if not isinstance(blanket, Fraction) or blanket != 0:
         check_rational("blanket", blanket, Fraction(1))

@@ -48,7 +48,7 @@ MOST_SLOTS = 9_999
 class DummyHistogram(
     HistogramSpec, frozen=True, kw_only=True, tag="dummy-histogram", omit_defaults=True
 ):
-    """The true symbol in one message, and s further messages that may be dummies.
+    """The true symbol in one message, and s further messages, each of which may be a dummy.
 
     Source: Luo, Wang and Yi 2022; Cheu and Zhilyaev 2022.
 
@@ -176,11 +176,11 @@ class DummyHistogram(
         return BlanketedCounts(self.symbols, self.blanket, others)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Every message the same symbol instead of another, debiased."""
+        """Shift if every message has one symbol instead of another, debiased."""
         return liars * self.messages_per_user / (1 - self.blanket)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """A symbol's count less the expected dummies, n s f/k, and less k-RR's own noise."""
+        """A symbol's count minus the expected dummies, n s f/k, corrected for k-RR."""
         slots = present.reports * self.slots
         if self.blanket:
             uniform = self.blanket / self.symbols

@@ -1,4 +1,4 @@
-"""What lying devices can move; docs/adversary.md, "What liars can move"."""
+"""Bounds on how far lying devices can move an answer; docs/adversary.md, "What liars can move"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LiarBound(Protocol):
 
 
 def largest_shift(spec: Spec, liars: int) -> Fraction | None:
-    """As `LiarBound.largest_shift`; None without a bound, or where messages are noise alone."""
+    """`LiarBound.largest_shift`; None without a bound, or if messages are only noise."""
     if not isinstance(spec, LiarBound):
         return None
     try:

@@ -51,9 +51,9 @@ class NodeHistogram(
 
     D_j = mean + Z_j of a node's dummies are of symbol j, Z_j in {-mean..mean} independent with
     P(Z_j = z) proportional to φ^|z|, φ = exp(-noise_epsilon), all under the condition that their
-    sum is at most `dummies`; the others are "empty", symbol k. Their total is public, so that
-    "empty" adds nothing to what the counts of the symbols show. With probability `blanket` (γ) the
-    value is replaced by a uniform one before it is sent (k-RR).
+    sum is at most `dummies`; the others are "empty", symbol k. Their total is public, so that the
+    number of "empty" ones reveals nothing beyond the counts of the symbols. With probability
+    `blanket` (γ) the value is replaced by a uniform one before it is sent (k-RR).
     """
 
     kind: ClassVar[str] = "node-histogram"
@@ -160,7 +160,7 @@ class NodeHistogram(
         return liars / (1 - self.blanket)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """Each count less the dummies that are expected in it, and less k-RR's own noise."""
+        """Each count minus its expected dummies, corrected for k-RR."""
         noise = self._noise(present.nodes)
         largest = float(present.reports)
         observed = [int(count) - present.nodes * self.mean for count in counts[: self.symbols]]

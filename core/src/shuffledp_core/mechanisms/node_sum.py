@@ -34,7 +34,8 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
     unary code. Of a node's 2 μ_l dummies of a digit μ_l + Z_l are ones, Z_l in {-μ_l..μ_l}
     independent with P(Z_l = z) proportional to exp(-rate_l |z|). The rates share `noise_epsilon`:
     Σ rate_l k_l = noise_epsilon, in proportion to (weight k_l)^(2/3), which gives the sum the least
-    variance. `mean` is μ of the most significant digit; the others' are as many nats.
+    variance. `mean` is μ of the most significant digit; the other digits' means correspond to as
+    many nats.
     """
 
     kind: ClassVar[str] = "node-sum"
@@ -82,7 +83,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
 
     @property
     def means(self) -> tuple[int, ...]:
-        """μ of each digit: `mean` for the highest, for the others as many nats."""
+        """μ of each digit: `mean` for the highest digit, and as many nats for the others."""
         return means_for(self, self.mean)
 
     @property
@@ -167,7 +168,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         return counts
 
     def losses(self, steps: Sequence[int]) -> PrivacyLosses:
-        """Losses of a change of every digit by so much, behind one honest node's dummies.
+        """Privacy losses if every digit changes by these steps, behind one honest node's dummies.
 
         N5: digits are independent, and a larger step is easier to see in each.
 

@@ -55,7 +55,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
 
     @property
     def code(self) -> RRShuffle:
-        """What happens to a rounded value, a number of steps of Q: RR-Shuffle of r bits."""
+        """The mechanism for a rounded value, a number of steps of Q: RR-Shuffle of r bits."""
         return RRShuffle(max_value=self.bits, randomise=self.randomise)
 
     @property

@@ -36,11 +36,11 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
     Source: Erlingsson, Pihur and Korolova 2014, Basic RAPPOR.
 
     Permanent response: each bit is replaced by a fair coin with probability f = `fake`. A device
-    draws it once for a question and keeps it permanently, whatever its user's value becomes. Each
+    draws it once for a question and keeps it permanently, even if its user's value changes. Each
     round's report is drawn from it anew: a bit is 1 with probability q = `when_one` where the kept
-    bit is 1, and p = `when_zero` where it is 0. So all reports of all rounds together tell no more
-    than the permanent response, ε∞ = 2 ln((2-f)/f). One report has a 1 for the user's symbol with
-    probability q* = p + (1 - f/2)(q - p), for any other with p* = p + (f/2)(q - p).
+    bit is 1, and p = `when_zero` where it is 0. So all reports of all rounds together reveal no
+    more than the permanent response, ε∞ = 2 ln((2-f)/f). One report has a 1 for the user's symbol
+    with probability q* = p + (1 - f/2)(q - p), for any other with p* = p + (f/2)(q - p).
     """
 
     kind: ClassVar[str] = "rappor-histogram"
@@ -117,7 +117,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
         """Vectorised `sample`, bit by bit.
 
-        A bit that is kept as it is uses no coin of the others.
+        Bits that are kept use no randomness that other bits use.
         """
         import numpy as np
 
@@ -185,7 +185,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """Estimate from the reports with a symbol's bit: Bin(n_s, q*) + Bin(n - n_s, p*).
 
-        Holds for users who were asked independently.
+        This holds if each user's response was drawn independently.
         """
         low, high = self.report_chances
         return histogram_of(counts[1:], present.reports, high, low)

@@ -43,10 +43,10 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
     The user adds its share of a noise, as in `SGDLShuffle`.
 
     y = x + N mod M, M = modulus, N = A - B with A, B ~ NB(1/shares, 1-φ) independent, φ =
-    exp(-noise_epsilon). All but the last piece are uniform on {0..q-1}, and that is what is missing
-    to y: so any m - 1 of them are uniform and independent, and shuffled with those of other users
-    all of them show the sum alone. One message that is lost, doubled or altered voids the sum, and
-    one user who lies moves it anywhere.
+    exp(-noise_epsilon). All pieces but the last are uniform on {0..q-1}, and the last is the
+    difference to y. So any m - 1 of them are uniform and independent, and shuffled with those of
+    other users they reveal only the sum. A single lost, repeated or altered message destroys the
+    sum, and a single lying user can move it anywhere.
     """
 
     kind: ClassVar[str] = "split-mix"
@@ -109,7 +109,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
 
     @property
     def cells(self) -> int:
-        """The number of messages, and their sum modulo q: what else is on a board is uniform."""
+        """The number of messages, and their sum modulo q: everything else on a board is uniform."""
         return 2
 
     def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -158,9 +158,9 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         return Fraction(self.modulus - 1 if liars else 0)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """The sum modulo q, of the numbers that are so the ones around what n values may add up to.
+        """The sum modulo q, represented by the number nearest to the possible sums of n values.
 
-        Noise of n/shares.
+        The noise has shape n/shares.
 
         Raises:
             UsageError: the modulus is too small for this number of users.

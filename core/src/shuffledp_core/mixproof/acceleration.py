@@ -1,6 +1,6 @@
 """Batches in ristretto255 by the optional wheel `shuffledp-accel` (`curve25519-dalek`).
 
-They are a maintained library's, on every processor; docs/adr/0012-accelerator.md.
+The arithmetic is that of a maintained library, on every processor; docs/adr/0012-accelerator.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def points() -> Any:
 
 
 def _objection(library: Any) -> str:
-    """Why the wheel is not used, and what to do about it; "" for one that is."""
+    """Why the wheel is not used, and what to do about it; "" if it is used."""
     if not hasattr(library, "Base"):
         return (
             "it is of an older version, and libsodium computes in ristretto255 instead: make accel"

@@ -1,6 +1,6 @@
 """Operations on many elements: by the accelerator if installed, else by libsodium one by one.
 
-What comes out is the same, byte for byte. Work on many elements is shared by the processor's cores:
+The results are the same, byte for byte. Work on many elements is shared by the processor's cores:
 neither library holds the interpreter's lock.
 """
 
@@ -39,7 +39,7 @@ FoundT = TypeVar("FoundT")
 class Elements(Sequence[Element]):
     """Elements that were checked together, as `element` does.
 
-    `ProofError` where one is none, or the identity.
+    `ProofError` if one is not an element, or is the identity.
     """
 
     def __init__(self, encoded: Iterable[bytes]) -> None:
@@ -61,7 +61,7 @@ class Elements(Sequence[Element]):
 
     @cached_property
     def total(self) -> bytes:
-        """The sum; of those whose keys are all one user's, it may be the identity."""
+        """The sum of the elements; it may be the identity if one user chose all of them."""
         return add_points(piece.total() for piece in self._pieces)
 
     def times(self, factor: Scalar) -> tuple[Element, ...]:
@@ -90,9 +90,9 @@ class Elements(Sequence[Element]):
     ) -> list[Element | None]:
         """z · base - c · element for each element and the (c, z) of its proof.
 
-        None where that is refused.
+        None for refused ones.
 
-        That is where c or z is 0, or the difference is the identity. Not for secrets.
+        It is refused if c or z is 0, or if the difference is the identity. Not for secrets.
         """
         # Cut as the elements were: how many cores there are may have changed since.
         ends = list(accumulate(len(piece.encoded) for piece in self._pieces))

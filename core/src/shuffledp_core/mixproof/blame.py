@@ -1,6 +1,6 @@
-"""Judging an accusation, by anybody: docs/mixing.md, "Blame".
+"""Judging an accusation, which any party can do: docs/mixing.md, "Blame".
 
-Every error names the party whose word does not stand.
+Every error names the party whose statement does not verify.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Case:
         return node(position, self.terms.hops)
 
     def question_parts(self, *parts: bytes) -> tuple[bytes, ...]:
-        """What an answer is bound to: the list, all headers, and what was shown before it."""
+        """Data to which an answer is bound: the list, all headers, and all earlier answers."""
         seen = digest_parts(
             "asked",
             self.listed.digest,
@@ -58,13 +58,13 @@ class Case:
     def verify_in_output(
         self, position: int, index: int, record: bytes, path: tuple[bytes, ...]
     ) -> None:
-        """Checks that a record stands in what node `position` put out. Raises `ProofError`."""
+        """Check that a record is in the output of node `position`. Raises `ProofError`."""
         header = self.headers[position - 1]
         verify_path(header.root, record, index, header.count, path)
 
 
 def opening_context(terms: MixTerms, position: int) -> tuple[bytes, ...]:
-    """What proofs about shares and steps at a position are bound to."""
+    """Context to which proofs about shares and steps at a position are bound."""
     return (terms.manifest, number(position))
 
 
@@ -73,7 +73,7 @@ def check_accused(case: Case, position: int, accused: AccusedRecord) -> None:
 
     It must be signed for this batch.
 
-    1. T1: it stands in what the node before put out.
+    1. T1: it is in the output of the node before.
     2. T2: the share is the one right value, and the record does not decrypt with it.
 
     Raises:
@@ -104,15 +104,15 @@ def _share(terms: MixTerms, position: int, key: Element, share: bytes, proof: by
 
 
 def signed_accused(case: Case, position: int, accused: AccusedRecord) -> bytes:
-    """What the accuser signs for one record."""
+    """The bytes that the accuser signs for one record."""
     return case.terms.statement("accused", position, *case.question_parts(), *accused.parts())
 
 
 def signed_answer(case: Case, position: int, trace: Trace, answer: Step | Origin) -> bytes:
-    """What a node signs for its part of a trace: also the trace as it was when it was asked.
+    """The bytes that a node signs for its part of a trace, including the trace before it.
 
-    A step that was signed for one record can then not be put into the trace of another one, to name
-    its node.
+    So a step that was signed for one record cannot be moved into another record's trace to
+    incriminate its node.
     """
     return case.terms.statement(
         "answer", position, *case.question_parts(*trace.parts()), *answer.parts()
@@ -120,20 +120,20 @@ def signed_answer(case: Case, position: int, trace: Trace, answer: Step | Origin
 
 
 def signed_moves(case: Case, position: int, passage: Passage, moves: Moves) -> bytes:
-    """What a node signs for its part of a passage: also the passage as it was when it was asked."""
+    """The bytes that a node signs for its part of a passage, including the passage before it."""
     return case.terms.statement(
         "moves", position, *case.question_parts(*passage.parts()), *moves.parts()
     )
 
 
 def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
-    """Checks what node `position` >= 2 shows of a record that it put out.
+    """Check the step that node `position` >= 2 states for a record of its output.
 
     Returns its incoming record.
 
-    1. T3: that stands in its input, was not deleted there, and its key times b_i is the outgoing
-       one.
-    2. T4: with the one right share it opens to exactly the outgoing box.
+    1. T3: the incoming record is in its input, was not deleted there, and its key times b_i is the
+       outgoing key.
+    2. T4: with the only right share it decrypts to exactly the outgoing box.
 
     Raises:
         BadBlameError: naming the node.
@@ -160,7 +160,7 @@ def _check_blinded(
 
 
 def check_origin(case: Case, outgoing: bytes, origin: Origin) -> None:
-    """Checks whose claim node 1 says that it took a record from, T5.
+    """Check node 1's statement of the claim from which it took a record, T5.
 
     Raises:
         BadBlameError: naming node 1.
@@ -180,9 +180,9 @@ def check_origin(case: Case, outgoing: bytes, origin: Origin) -> None:
 def check_moves(
     case: Case, position: int, keys: Sequence[Element], moves: Sequence[MovedKey]
 ) -> tuple[Element, ...]:
-    """Checks where node `position` says that a named user's keys went, T6.
+    """Check node `position`'s statement of where a named user's keys went, T6.
 
-    Returns them as they are there.
+    Returns the keys after this hop.
 
     Raises:
         BadBlameError: naming the node.
@@ -205,10 +205,10 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
     Returns the last record shown.
 
     Raises:
-        BadBlameError: naming the party whose word does not stand, or the node whose dummy was
+        BadBlameError: naming the party whose statement does not verify, or the node whose dummy was
             accused.
-        UnansweredError: a part is not signed by its node for this very trace, or stands where there
-            is no node.
+        UnansweredError: a part is not signed by its node for this trace, or is at a position
+            without a node.
     """
     if not 2 <= position <= min(case.terms.analyst, len(case.headers) + 1):
         raise UnansweredError(f"no answer: position {position} has no record to accuse")
@@ -243,17 +243,18 @@ def is_complete(position: int, trace: Trace) -> bool:
 
 
 def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
-    """Checks a named user's keys as far as they are traced; returns them there.
+    """Check a named user's keys as far as they are traced; return the keys at that point.
 
     Raises:
-        BadBlameError: naming the node whose word does not stand.
-        UnansweredError: a part is not signed by its node for this passage, or no listed user is
-            meant.
+        BadBlameError: naming the node whose statement does not verify.
+        UnansweredError: a part is not signed by its node for this passage, or the passage is not of
+            a listed user.
     """
     claim = case.listed.by_credential.get(passage.credential)
     if claim is None or len(passage.hops) > len(case.headers):
         raise UnansweredError(
-            "no answer: the passage is of nobody on the list, or longer than the route"
+            "no answer: the traced keys belong to no one on the list, or the trace is longer than "
+            "the route"
         )
     keys = tuple(map(element, claim.key_list))
     for position, hop in enumerate(passage.hops, start=1):
@@ -266,14 +267,14 @@ def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
 
 
 def judge(case: Case, transcript: Transcript) -> tuple[ExcludedUser, ...]:
-    """Judges a whole accusation: whom it excludes, by ascending credential.
+    """Judge a whole accusation: the users it excludes, by ascending credential.
 
-    1. Every record is accused once, and its trace stands and ends at a claim (T1 to T5).
+    1. Every record is accused once, and its trace verifies and ends at a claim (T1 to T5).
     2. T6: there is one passage for each user named and none for others, and it leads to the
        accuser's input.
 
     Raises:
-        BadBlameError: naming the party whose word does not stand.
+        BadBlameError: naming the party whose statement does not verify.
         UnansweredError: a trace or passage ends early; no party is to blame.
     """
     position = transcript.position

@@ -1,6 +1,6 @@
-"""Following the sums from the list to a batch, through all exclusions.
+"""Following the sums of keys from the list to a batch, through all exclusions.
 
-And what anybody checks at the end.
+Also the check of the board that anyone can do at the end.
 
 docs/mixing.md, "Hop i" (H2 to H6), "Analyst" and P3.
 """
@@ -24,9 +24,10 @@ from shuffledp_core.mixproof.trees import root
 
 @dataclass(frozen=True)
 class Chain:
-    """A list followed through checked headers: what a batch behind them must be.
+    """A list followed through checked headers, which determines what the next batch must be.
 
-    `total` is Σ, `users` how many are left, `excluded` who is not; `case` judges what comes.
+    `total` is Σ, `users` the number of remaining users, `excluded` the others; `case` judges later
+    accusations.
     """
 
     case: Case
@@ -38,15 +39,15 @@ class Chain:
 
     @classmethod
     def start(cls, terms: MixTerms, listed: ClaimList) -> Chain:
-        """Before the first hop."""
+        """The chain before the first hop."""
         return cls(Case(terms, listed, ()), (), listed.total, listed.users)
 
     def without(self, transcript: Transcript) -> Chain:
-        """Behind an accusation at the next position, judged here.
+        """The chain after an accusation at the next position, which is judged here.
 
         Raises:
-            BadBlameError, UnansweredError: as `judge`; the latter also where all that is left adds
-                up to nothing.
+            BadBlameError, UnansweredError: as `judge`; the latter also if the remaining keys add up
+            to the identity.
             TooFewReportsError: too few users are left (H2, F3).
         """
         if transcript.position != len(self.case.headers) + 1:
@@ -83,11 +84,11 @@ class Chain:
         return users
 
     def behind(self, header: Header) -> Chain:
-        """Behind the next node's header.
+        """The chain after the next node's header, which is checked here.
 
-        1. H1: it is signed by the next position's node, behind this header, for this list and these
-           exclusions.
-        2. H2: it counts m records for every user that is left, and the dummies of every node.
+        1. H1: it is signed by the next position's node, and refers to this header, this list and
+           these exclusions.
+        2. H2: it counts m records for every remaining user, and the dummies of every node.
         3. H6: its sum is the one before times the node's secret.
 
         Raises:
@@ -114,7 +115,7 @@ class Chain:
 
     @property
     def link(self) -> bytes:
-        """What the next header names as the one before it: the last header, or the list."""
+        """Digest to which the next header refers: that of the last header, or of the list."""
         return (
             link(self.case.terms, self.case.headers[-1])
             if self.case.headers
@@ -123,14 +124,14 @@ class Chain:
 
     @property
     def digest(self) -> bytes:
-        """The exclusions digest of the next header: of everybody who was excluded so far."""
+        """The exclusions digest of the next header, over all users excluded so far."""
         return digest_parts("excluded", self.case.terms.manifest, *self.exclusions)
 
 
 def follow(
     terms: MixTerms, listed: ClaimList, headers: Sequence[Header], transcripts: Sequence[Transcript]
 ) -> Chain:
-    """The list followed through these headers and exclusions, in the order of positions.
+    """Follow the list through these headers and exclusions, in the order of positions.
 
     Raises:
         BadHopError, BadBlameError, UnansweredError, TooFewReportsError: as `Chain.behind` and
@@ -164,7 +165,7 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
 
     Raises:
         UnansweredError: step 1. These bytes have no signer; fetch them again.
-        BadHopError: naming the node that put them out.
+        BadHopError: naming the node whose output they are.
     """
     header = chain.case.headers[-1]
     width = chain.case.terms.record_bytes(header.position + 1)
@@ -184,7 +185,7 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
 
 
 def signed_board(chain: Chain, board: Sequence[bytes]) -> bytes:
-    """What the analyst signs, F4: the last header, whom it excluded, count and root.
+    """The bytes that the analyst signs, F4: the last header, the exclusions, count and root.
 
     `UnansweredError` for no board.
     """
@@ -203,16 +204,16 @@ def check_board(
     board: Sequence[bytes],
     signature: bytes,
 ) -> Chain:
-    """Checks a published board, P3: of key || symbol || proof, what is left of the analyst's input.
+    """Check a published board, P3, whose messages are key || symbol || proof.
 
     It then holds every message of every listed honest user once and unchanged, even with all nodes
     corrupt.
 
     1. The headers lead from the list to it (H1, H2, H6; T1 to T6 of every exclusion).
-    2. F4: the analyst signed this board behind these headers and exclusions.
-    3. It counts m messages for every user that is left, and the dummies of every node, each with a
-       symbol and its proof (F1, F2, F3).
-    4. The keys are different, and add up (H3, H5).
+    2. F4: the analyst signed this board after these headers and exclusions.
+    3. It has m messages for every remaining user, and the dummies of every node, each with a symbol
+       and its proof (F1, F2, F3).
+    4. The keys are different, and add up to the signed sum (H3, H5).
 
     Raises:
         BadHopError: naming the node of the hop that fails, or the analyst for the board itself.

@@ -1,8 +1,8 @@
 """Claims on the wire: a claim with its enrolment, packed into a length fixed by the geometry.
 
-A claim names a credential by its public key. Whether that is enrolled, everybody checks by the
-enrolment authority's own signature: its document is written in one way, so that expiry and
-signature are enough to have it again. docs/protocol.md, "Verified rounds".
+A claim names a credential by its public key. Every party checks by the enrolment authority's
+signature that it is enrolled. The credential's document has only one encoding, so expiry and
+signature are enough to rebuild it. docs/protocol.md, "Verified rounds".
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def enrolled_claim(claim: Claim, credential: Signed) -> EnrolledClaim:
     """A claim with its credential's document.
 
     Raises:
-        MalformedDocumentError: the document is not written as enrolment authorities write it, or
-            its expiry does not fit into a claim: enrol again.
+        MalformedDocumentError: the document is not in the encoding of enrolment authorities, or its
+            expiry does not fit into a claim: enrol again.
     """
     owner = from_json(credential.body, Credential)
     if owner.expires_at is not None and not 0 <= owner.expires_at < _NEVER:
@@ -85,7 +85,7 @@ def pack_claim(enrolled: EnrolledClaim) -> bytes:
 
 
 def unpack_claim(geometry: Geometry, data: bytes) -> EnrolledClaim:
-    """The inverse of `pack_claim`; nothing in it is believed yet.
+    """The inverse of `pack_claim`; nothing is verified yet.
 
     `BadClaimError` for another length.
     """
@@ -103,7 +103,7 @@ def pack_dummies_claim(claim: Claim) -> bytes:
 
 
 def unpack_dummies_claim(geometry: Geometry, data: bytes) -> Claim:
-    """The inverse of `pack_dummies_claim`; nothing in it is believed yet.
+    """The inverse of `pack_dummies_claim`; nothing is verified yet.
 
     `BadClaimError` for another length.
     """
@@ -126,10 +126,11 @@ def _unpack_fields(data: bytes, messages: int) -> Claim:
 
 
 def signed_enrolments(terms: MixTerms, claims: Sequence[EnrolledClaim]) -> bytes:
-    """The bytes that node 1 signs beside its list: expiry and enrolment of each claim, in order.
+    """The bytes that node 1 signs with its list: expiry and enrolment of each claim, in order.
 
-    Neither is in the claim that the credential signed. A carrier of the list could otherwise
-    damage one of them, and honest node 1 would stand there with a user who is not enrolled.
+    The claim that the credential signed contains neither. Without this signature anyone who relays
+    the list could damage one of them, so that an honest node 1 seems to have listed a user who is
+    not enrolled.
     """
     parts = [
         part
@@ -160,9 +161,9 @@ class Enrolment:
         )
 
     def refusal(self, enrolled: EnrolledClaim) -> BadClaimError | None:
-        """Why this claim's credential is not enrolled when the submissions close.
+        """The reason why this claim's credential will not be enrolled when the submissions close.
 
-        None for one that is.
+        None if it will be.
         """
         who = user(enrolled.claim.credential)
         if enrolled.claim.credential in self.withdrawn:
@@ -180,7 +181,7 @@ class Enrolment:
 
 
 def read_withdrawals(data: bytes, population: Population, key: MixingKey) -> frozenset[bytes]:
-    """The withdrawn credentials of the list that node 1's key names; no bytes stand for no list.
+    """The withdrawn credentials of the list that node 1's key names; no bytes mean no list.
 
     1. It is signed by the population's enrolment key, for this population.
     2. It has the serial and the digest that the key names.

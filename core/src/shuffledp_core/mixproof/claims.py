@@ -1,4 +1,4 @@
-"""What a user sends, and the list of all claims: docs/mixing.md, "Claim" and "List"."""
+"""A user's claim and records, and the list of all claims: docs/mixing.md, "Claim" and "List"."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _SIGNED: Final = f"{MIXPROOF_PROTOCOL}/claim\0".encode()
 class Claim:
     """A user's public statement: the keys of its messages, and a commitment to its records.
 
-    Of a node: the same about its dummies. `credential` is an Ed25519 public key; `keys` is
-    X_1 || .. || X_m; `root` commits to the records that node 1 gets.
+    A node makes the same statement about its dummies. `credential` is an Ed25519 public key; `keys`
+    is X_1 || .. || X_m; `root` commits to the records that node 1 gets.
     """
 
     credential: bytes
@@ -65,10 +65,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class PreparedClaim:
-    """One user's claim with what it sends to node 1 alone and what it keeps.
+    """One user's claim, with the records for node 1 and the secrets that it keeps.
 
     `submission` is seed || records, for node 1's envelope; `secrets` are the x_j, which find the
-    messages on the board. `messages` are key || symbol || proof, as they will stand there.
+    messages on the board. `messages` are key || symbol || proof, as they will appear there.
     """
 
     claim: Claim
@@ -78,7 +78,7 @@ class PreparedClaim:
 
 
 def claim_bytes(terms: MixTerms, claim: Claim) -> bytes:
-    """What the credential's key signs."""
+    """The bytes that the credential's key signs."""
     return _SIGNED + terms.manifest + b"".join(claim.parts()[:-1])
 
 
@@ -122,7 +122,7 @@ def make_dummies_claim(
 
 
 def _signing(credential_seed: bytes) -> tuple[bytes, Signer]:
-    """The public key of a raw Ed25519 private key, and how it signs."""
+    """The public key of a raw Ed25519 private key, and a function that signs with it."""
     credential, private = bindings.crypto_sign_seed_keypair(credential_seed)
     return credential, lambda statement: bindings.crypto_sign(statement, private)[
         : bindings.crypto_sign_BYTES
@@ -151,7 +151,7 @@ def _prepare(
 
 
 def board_message(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
-    """What stands on the board for one message under a secret x: x B_L || symbol || proof."""
+    """One message under a secret x as it appears on the board: x B_L || symbol || proof."""
     [key], [content] = _contents(terms, [secret], [symbol])
     return key + content
 
@@ -169,8 +169,8 @@ def _contents(
 def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
     """One message under a secret x of its own: the record X || box that node 1 gets.
 
-    The same x and symbol give the same bytes: two different boxes under one x would show both to
-    anyone who compares them.
+    The same x and symbol give the same bytes: anyone who compares two different boxes under one x
+    could read both.
     """
     return _seal_records(terms, [secret], *_contents(terms, [secret], [symbol]))[0]
 
@@ -236,10 +236,10 @@ def commitments_of(terms: MixTerms, seed: bytes, records: Sequence[bytes]) -> li
 def check_claim(
     terms: MixTerms, claim: Claim, enrolled: Container[bytes]
 ) -> tuple[tuple[Element, ...], bytes]:
-    """Check a claim as everybody does; return its keys, and their sum, which may be the identity.
+    """Check a claim as every party does; return its keys and their sum, which may be the identity.
 
-    1. C1: the fields have their lengths, the credential signed them by libsodium's strict rule, and
-       is enrolled, and no node's.
+    1. C1: the fields have their lengths, and the credential signed them (by libsodium's strict
+       rule), is enrolled, and is not a node's key.
     2. C2: it has m different keys, each an element.
     3. C3: it knows the logarithm of every one.
 
@@ -261,9 +261,10 @@ def check_claim(
 def check_dummies_claim(
     terms: MixTerms, position: int, claim: Claim
 ) -> tuple[tuple[Element, ...], bytes]:
-    """Check a node's claim of its dummies as everybody does; return its keys, and their sum.
+    """Check a node's claim of its dummies as every party does; return its keys and their sum.
 
-    Steps of `check_claim`, with the identity key of the node at `position` for an enrolment.
+    The steps are those of `check_claim`, with the identity key of the node at `position` in place
+    of an enrolled credential.
 
     Raises:
         BadClaimError: naming the node; or "no claim", where it did not sign these fields.
@@ -298,7 +299,7 @@ def _check_keys(terms: MixTerms, claim: Claim) -> tuple[tuple[Element, ...], byt
 
 
 def verify_signature(terms: MixTerms, claim: Claim) -> None:
-    """The signature of a claim; a rule that another library reads otherwise would frame node 1.
+    """Verify a claim's signature by the strict rule; a looser library could incriminate node 1.
 
     Raises:
         BadClaimError: naming no party, since none signed it.
@@ -334,8 +335,8 @@ def open_submission(
 class ClaimList:
     """A checked list: its digest, its claims, the sum Σ_0 of all their keys, and how many users.
 
-    The claims of `users` users stand first, by ascending credential; behind them those of the
-    nodes' dummies, in route order.
+    The claims of `users` users come first, by ascending credential; then those of the nodes'
+    dummies, in route order.
     """
 
     digest: bytes
@@ -360,27 +361,27 @@ class ClaimList:
 
 
 def list_digest(terms: MixTerms, claims: Sequence[Claim]) -> bytes:
-    """What headers and answers say of the list: every field of every claim, in order."""
+    """Digest of the claim list for headers and answers: every field of every claim, in order."""
     return digest_parts(
         "list", terms.manifest, *(part for claim in claims for part in claim.parts())
     )
 
 
 def signed_list(terms: MixTerms, digest: bytes) -> bytes:
-    """What node 1 signs for the list with this digest."""
+    """The bytes that node 1 signs for the list with this digest."""
     return terms.statement("list", 1, digest)
 
 
 def check_list(
     terms: MixTerms, claims: Sequence[Claim], enrolled: Container[bytes], signature: bytes
 ) -> ClaimList:
-    """Checks node 1's list as everybody does, and gives what the hops are checked against.
+    """Check node 1's list as every party does; return the list against which hops are checked.
 
     1. L1: node 1 signed it.
-    2. L3: as many users as the round may have; before anything is computed for each of them.
-    3. L2: credentials ascend strictly, and C1 to C3 hold for every claim. Where nodes add dummies,
-       one claim of every node stands behind those of the users.
-    4. L4: no key stands twice.
+    2. L3: it has a permitted number of users; checked before anything is computed for each of them.
+    3. L2: credentials ascend strictly, and C1 to C3 hold for every claim. If nodes add dummies, one
+       claim of every node follows those of the users.
+    4. L4: no key occurs twice.
 
     Raises:
         BadListError: naming node 1, whose signature is on it.

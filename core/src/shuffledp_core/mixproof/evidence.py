@@ -1,4 +1,4 @@
-"""Evidence that parties show when a record fails to decrypt: docs/mixing.md, "Blame".
+"""Data that parties reveal when a record fails to decrypt: docs/mixing.md, "Blame".
 
 Values only; `blame` checks them.
 
@@ -18,7 +18,7 @@ from shuffledp_core.mixproof.trees import Path
 def join_path(path: Path) -> bytes:
     """A path as it is signed.
 
-    `UnansweredError` unless every partner has 32 bytes: cut otherwise, no party signed it.
+    `UnansweredError` unless every partner has 32 bytes: no party signs any other split.
     """
     if any(len(partner) != WIDTH for partner in path):  # T0 path
         raise UnansweredError(
@@ -31,7 +31,7 @@ def join_path(path: Path) -> bytes:
 class AccusedRecord:
     """A record of the accuser's input that does not decrypt, T1 and T2.
 
-    The analyst has no share: the key itself opens.
+    The analyst has no share, because the record's key itself decrypts it.
     """
 
     index: int
@@ -48,7 +48,7 @@ class AccusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What node i >= 2 opened to give the record that is traced, T3 and T4."""
+    """The record that node i >= 2 decrypted to obtain the traced record, T3 and T4."""
 
     index: int
     record: bytes
@@ -72,7 +72,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose claim node 1 took the record from, T5."""
+    """The claim from which node 1 took the record, T5."""
 
     credential: bytes
     index: int
@@ -166,10 +166,10 @@ class ExcludedUser:
 
 
 def exclusion_parts(transcript: Transcript, gone: tuple[ExcludedUser, ...]) -> tuple[bytes, ...]:
-    """What headers say of an accusation: position, accused indices, users and their deleted keys.
+    """The parts of an accusation that headers commit to: position, indices, users, deleted keys.
 
-    Only what is determined: proofs and signatures of the same accusation differ from one asking to
-    the next.
+    Proofs and signatures are left out, because they differ each time that the same accusation is
+    traced.
     """
     indices = b"".join(number(trace.accused.index) for trace in transcript.traces)
     credentials = b"".join(user.credential for user in gone)

@@ -9,18 +9,18 @@ from shuffledp_core.errors import ProofError, ShuffleDPError
 
 
 def node(position: int, hops: int) -> str:
-    """The party at a position: a node, or behind the last of them the analyst."""
+    """Name of the party at a position: a node or, after the last node, the analyst."""
     return f"node {position}" if position <= hops else "analyst"
 
 
 def user(credential: bytes) -> str:
-    """The user of a credential, by its public key."""
+    """Name of a credential's user, by its public key."""
     return f"user {credential.hex()}"
 
 
 @contextmanager
 def at_fault(kind: type[ShuffleDPError], party: str) -> Iterator[None]:
-    """Raises what is no element or does not hold inside as `kind`, with the party that gave it."""
+    """Turn a `ProofError` in the block into an error of this kind that names the party at fault."""
     try:
         yield
     except ProofError as error:

@@ -47,9 +47,8 @@ def check_frame(data: bytes) -> None:
 
     It builds none and takes no memory.
 
-    A map counts its values, not its keys, which are the names of fields. What passes takes at most
-    five times its bytes when it is decoded. Whether it is the document that is expected is not
-    checked.
+    A map counts its values, not its keys, which are the names of fields. A document that passes
+    takes at most five times its bytes when it is decoded. Its content is not checked.
 
     Raises:
         MalformedDocumentError: it has too many values, ends too early, or is not MessagePack as we

@@ -158,9 +158,9 @@ def multiply(factor: Scalar, point: Element) -> Element:
 
 
 def total(points: Iterable[bytes]) -> Element:
-    """The sum of valid elements and of sums of such, which may be the identity.
+    """The sum of valid elements and of their sums, which may themselves be the identity.
 
-    `ProofError` where the result is the identity, as of none at all.
+    `ProofError` if the result is the identity, as it is for no elements.
     """
     result = add_points(points)
     if result == IDENTITY:
@@ -176,9 +176,9 @@ def add_points(points: Iterable[bytes]) -> bytes:
 def less(point: Element, gone: Iterable[Element]) -> Element:
     """point minus all of these, valid ones.
 
-    `ProofError` where that is the identity; a sum on the way may be.
+    `ProofError` if the result is the identity; intermediate sums may be.
 
-    Users chose the deleted keys: none can be kept from two keys that add up to the identity.
+    Users choose the deleted keys, so two of them may add up to the identity.
     """
     result = reduce(_library().crypto_core_ristretto255_sub, gone, point)
     if result == IDENTITY:
@@ -198,9 +198,9 @@ def multiply_add(factor: Scalar, secret: Scalar, summand: Scalar) -> Scalar:
 
 
 def number(value: int) -> bytes:
-    """A position, index or count as hashes read it: 4 bytes, big endian.
+    """Encode a position, index or count for a hash: 4 bytes, big endian.
 
-    `UnansweredError` where it does not fit.
+    `UnansweredError` if it does not fit.
     """
     if not 0 <= value < 2**32:
         raise UnansweredError(

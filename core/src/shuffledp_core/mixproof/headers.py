@@ -1,4 +1,4 @@
-"""What a node says of the batch that it puts out: docs/mixing.md, "Hop i"."""
+"""A node's signed header of its output batch: docs/mixing.md, "Hop i"."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Signer: TypeAlias = Callable[[bytes], bytes]
 class Header:
     """A node's signed statement: `count` records under `root`, whose keys add up to `total`, Σ_i.
 
-    `previous` is the digest of the fields of the header before it, for node 1 of the list: a node
-    that signs two headers cannot put the other one before a header that rests on the first.
-    `exclusions` is the digest of all that was excluded at positions up to its own; the proof is
-    over all before it.
+    `previous` is the digest of the fields of the header before it (for node 1: of the list). So if
+    a node signs two headers, the second cannot replace the first in front of later headers.
+    `exclusions` is the digest of all exclusions at positions up to its own; the proof covers all
+    fields before it.
     """
 
     position: int
@@ -36,7 +36,7 @@ class Header:
     signature: bytes = b""
 
     def parts(self) -> tuple[bytes, ...]:
-        """Position, digests, count, root and sum: what the proof is bound to."""
+        """The fields to which the proof is bound: position, digests, count, root and sum."""
         return (
             number(self.position),
             self.previous,
@@ -49,14 +49,14 @@ class Header:
 
 
 def signed_header(terms: MixTerms, header: Header) -> bytes:
-    """What its node signs: every field and the proof."""
+    """The bytes that the node signs: every field and the proof."""
     return terms.statement("header", header.position, *header.parts(), header.proof)
 
 
 def link(terms: MixTerms, header: Header) -> bytes:
-    """What the next header says of this one: the digest of its fields.
+    """Reference of the next header to this one: the digest of its fields.
 
-    Another proof of them is the same header.
+    The proof is not part of it, so headers that differ only in the proof are the same.
     """
     return digest_parts("header", terms.manifest, *header.parts())
 
@@ -69,7 +69,7 @@ def make_header(
     sign: Signer,
     random: RandomBytes,
 ) -> Header:
-    """The header with its sum, proof and signature: `stated` has none.
+    """Add sum, proof and signature to the header `stated`, which has none.
 
     `incoming` is Σ' of the node's input.
     """

@@ -54,10 +54,9 @@ a signature.
 class History:
     """A round up to some batch: node 1's signed list, and all headers and transcripts since.
 
-    `claims` are packed (`claiming`), by ascending credential, and behind those of the users stand
-    those of the nodes' dummies in route order, where nodes add some; `withdrawals` is the signed
-    list that the round goes by, no bytes for none. `board_signature` is the analyst's, once there
-    is a board (F4).
+    `claims` are packed (`claiming`): the users' by ascending credential, then those of the nodes'
+    dummies in route order, if nodes add any. `withdrawals` is the signed list that the round uses;
+    no bytes mean no list. `board_signature` is the analyst's, once there is a board (F4).
     """
 
     withdrawals: bytes
@@ -86,8 +85,8 @@ class History:
 
         The header's digest covers these bytes.
 
-        An honest signer has read the history itself before it signed, so what cannot be read is its
-        fault.
+        An honest signer has read the history before it signed, so an unreadable history is the
+        signer's fault.
 
         Raises:
             BadBatchError: naming the signer, for what `to_bytes` does not write, for more claims
@@ -121,7 +120,7 @@ class History:
 
 @dataclass(frozen=True)
 class Accusation:
-    """What a node accuses, with all that led to its input."""
+    """A node's accusation, with the history of its input."""
 
     history: History
     accused: tuple[AccusedRecord, ...]
@@ -149,12 +148,12 @@ ValueT = TypeVar("ValueT", History, Accusation, Inquiry, Transcript)
 
 
 def pack_document(value: History | Accusation | Inquiry | Transcript) -> bytes:
-    """As it travels."""
+    """Encode a document for sending and storing."""
     return msgspec.msgpack.encode(value)
 
 
 def unpack_document(data: bytes, kind: type[ValueT]) -> ValueT:
-    """Parses the frame only, in at most `MEMORY_PER_BYTE` times the memory of `data`.
+    """Parse only the frame, in at most `MEMORY_PER_BYTE` times the memory of `data`.
 
     Raises:
         MalformedDocumentError: it is not what `pack_document` writes, or has too many values for
@@ -176,7 +175,7 @@ def unpack_document(data: bytes, kind: type[ValueT]) -> ValueT:
 
 
 def most_bytes(manifest: Manifest) -> int:
-    """More bytes than the history of a round can have that follows this manifest."""
+    """Upper bound of the bytes of a history under this manifest."""
     # Each record that may be accused is traced to its claim, and forward again.
     return (
         unblamed_bytes(manifest) + 2 * (manifest.geometry.hops + 1) * most_accused(manifest) * _STEP
@@ -193,11 +192,11 @@ def unblamed_bytes(manifest: Manifest) -> int:
 
 
 def most_read(manifest: Manifest, memory: int) -> int:
-    """Most bytes of a history, or of inquiries about one, that a party with `memory` bytes reads.
+    """Most bytes of a history, or of an inquiry, that a party with `memory` bytes of memory reads.
 
-    By the manifest alone every user but `min_reports` might be accused, which can be far more than
-    any machine holds; a sender of that need not have any of it, and would end this party's
-    process with all its other rounds.
+    The manifest alone would allow an accusation of all users but `min_reports`, which can exceed
+    any machine's memory. A sender could announce such a length without having the data, and crash
+    this party's process with all its other rounds.
     """
     return min(most_bytes(manifest), max(memory // MEMORY_PER_BYTE, unblamed_bytes(manifest)))
 
@@ -205,7 +204,7 @@ def most_read(manifest: Manifest, memory: int) -> int:
 def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -> None:
     """Refuses a history that is longer than this party reads.
 
-    `setting` is what its operator can raise.
+    `setting` is the configuration key that its operator can raise.
 
     Raises:
         PolicyRefusal: it has more bytes than `most_read`, and no more than the manifest allows
@@ -223,7 +222,7 @@ def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -
 def most_accused(manifest: Manifest) -> int:
     """Most records that a party accuses: those of one user more than may be excluded.
 
-    With more, nothing can go on.
+    With more accused records the round fails in any case.
     """
     return (manifest.max_reports - manifest.min_reports + 1) * manifest.geometry.messages_per_user
 
@@ -231,16 +230,15 @@ def most_accused(manifest: Manifest) -> int:
 def check_history(
     history: History, manifest: Manifest, terms: MixTerms, population: Population, key: MixingKey
 ) -> ClaimList:
-    """Checks everything that the list of a history rests on, L1 to L4; `key` is node 1's.
+    """Check everything on which the list of a history rests, L1 to L4; `key` is node 1's.
 
-    What may have been changed on its way names no party: it is checked before anything that
-    could.
+    Data that may have been damaged in transit is checked first, and its errors name no party.
 
     Raises:
         BadListError, BadClaimError: as `check_list`.
-        UnansweredError: as `check_list`; or these are more claims than there may be, or not the
-            enrolments that node 1 signed.
-        DocumentError: the list of withdrawn credentials is not the one that the round goes by.
+        UnansweredError: as `check_list`; or there are too many claims, or other enrolments than
+            node 1 signed.
+        DocumentError: the list of withdrawn credentials is not the one that the round uses.
     """
     users, of_nodes = history.split_claims(manifest.geometry)
     if len(users) > terms.max_reports:
@@ -263,7 +261,7 @@ def check_claims(
     enrolment: Enrolment,
     signature: bytes,
 ) -> ClaimList:
-    """The checked list of these claims of users, and behind them of the nodes' dummies."""
+    """Check the list of these claims: those of users, followed by those of the nodes' dummies."""
     listed = [*(enrolled.claim for enrolled in claims), *dummies]
     return check_list(terms, listed, enrolment.of(claims), signature)
 
@@ -278,7 +276,7 @@ def check_published(
 ) -> Chain:
     """Checks a published board from published documents alone, P3.
 
-    Steps of `check_board`, behind `check_history`.
+    Runs `check_history`, then the steps of `check_board`.
 
     Raises:
         As `check_history` and `check_board`, naming the party at fault.

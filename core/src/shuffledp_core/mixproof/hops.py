@@ -4,7 +4,7 @@ docs/mixing.md, "Hop i", "Analyst", "Blame".
 
 Legal order of calls: `receive` (node 1: `Hop.take`), then `accuse`; if that gave records, `settle`;
 then `Hop.release` or `Analyst.board`; `Hop.show` and its like from then on until `erase`. After a
-refusal only errors come out.
+refusal all calls raise errors.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TraceQuestion:
 
 @dataclass(frozen=True)
 class DecryptedBatch:
-    """A batch that was taken: records with keys, shares, and what they say (None: nothing)."""
+    """A received batch: records with keys, shares, and contents (None: failed to decrypt)."""
 
     records: tuple[bytes, ...]
     keys: Elements
@@ -85,7 +85,7 @@ class DecryptedBatch:
 
 @dataclass(frozen=True)
 class _SentRecords:
-    """Records that were put out, as questions about many of them want them."""
+    """The records of an output, indexed for questions about many of them."""
 
     records: tuple[bytes, ...]
 
@@ -112,11 +112,11 @@ class Receiver:
     def receive(
         self, headers: Sequence[Header], transcripts: Sequence[Transcript], records: Sequence[bytes]
     ) -> None:
-        """Takes the batch of the last header, and opens every record.
+        """Receive the batch of the last header, and decrypt every record.
 
         1. H6: the headers lead here from this party's own list (`follow`).
-        2. H1: the last of them is the first that this party takes, ever.
-        3. H2 to H5: the records are what it promises (`check_batch`).
+        2. H1: this party has received no other batch in this round.
+        3. H2 to H5: the records match the header (`check_batch`).
 
         Raises:
             BadHopError, BadBlameError, UnansweredError, TooFewReportsError: naming the party at
@@ -143,15 +143,15 @@ class Receiver:
         )
 
     def _shares(self, keys: Elements) -> tuple[Element, ...]:
-        """What opens the records with these keys: to the analyst the keys themselves."""
+        """The shares that decrypt the records with these keys; for the analyst, the keys."""
         return tuple(keys)
 
     def accuse(self, random: RandomBytes) -> tuple[AccusedRecord, ...]:
         """The one accusation of all records that do not decrypt, T1 and T2; empty if all do.
 
-        Where nodes add dummies, of the first `MixTerms.most_accused` of them: either one of those
-        is a dummy, or more users sent them than may be excluded, so that the round ends in any
-        case, with a name.
+        If nodes add dummies, only the first `MixTerms.most_accused` records are accused. If there
+        are more, then either one of these is a dummy, or they come from more users than may be
+        excluded; in both cases the round ends, and a party is named.
 
         Raises:
             RoundStateError: there is no batch.
@@ -186,9 +186,9 @@ class Receiver:
     def settle(self, transcript: Transcript | None) -> None:
         """End the accusation (H7): every record was traced, and those users' keys are deleted.
 
-        None stands for a trace that no node continues. A transcript that a party carried
-        damaged, or that answers too little, ends nothing: ask for another one until the deadline.
-        In all other cases this party erases its secrets. Nothing leaves either way.
+        None means that a node did not continue a trace. A damaged or incomplete transcript settles
+        nothing: ask for another one until the deadline. In all other cases this party erases its
+        secrets. Nothing leaves either way.
 
         Raises:
             UnansweredError: the transcript does not settle the accusation; for None the round has
@@ -227,7 +227,7 @@ class Receiver:
 
     @property
     def chain(self) -> Chain:
-        """What led to this party's input, less whom it excluded.
+        """The chain up to this party's input, without the users that it excluded.
 
         Raises `RoundStateError` before there is one.
         """
@@ -244,7 +244,7 @@ class Receiver:
         return self._batch
 
     def _remaining(self) -> list[int]:
-        """Indices of the records that go on."""
+        """Indices of the records that are kept."""
         batch = self._input_batch
         if not self._settled:  # H7 left
             raise RoundStateError(
@@ -289,10 +289,11 @@ class Hop(Receiver):
         self._history: tuple[tuple[tuple[Header, ...], tuple[Transcript, ...]], Case] | None = None
 
     def take(self, submissions: Mapping[bytes, bytes]) -> None:
-        """Node 1 takes the records of all listed claims, by credential.
+        """Take the records of all listed claims, by credential, at node 1.
 
         Raises:
-            BadClaimError: C4; an honest node 1 saw this before its receipt (`open_submission`).
+            BadClaimError: C4; an honest node 1 finds this before it signs a receipt
+                (`open_submission`).
         """
         records: list[bytes] = []
         for claim in self._listed.claims:
@@ -327,9 +328,9 @@ class Hop(Receiver):
         return share, prove_equal("opening", context, *pairs, self._secrets.opening, random)
 
     def release(self, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
-        """The one output, H8: blinded keys and opened boxes in a uniform order, and the header.
+        """The only output, H8: blinded keys and decrypted boxes in a uniform order, and the header.
 
-        Always the same.
+        Repeated calls return the same output.
 
         Raises:
             RoundStateError: this node refused, or records may be accused (H7).
@@ -360,7 +361,7 @@ class Hop(Receiver):
     def show(self, question: TraceQuestion, random: RandomBytes) -> Trace:
         """Continue a trace by this node's step or, at node 1, by the record's claim (T3 to T5).
 
-        T7: only after the accusation and every step before were checked.
+        T7: the accusation and every earlier step are checked first.
 
         Raises:
             BadHopError, BadBlameError, UnansweredError: an earlier step does not verify; the
@@ -385,7 +386,7 @@ class Hop(Receiver):
         )
 
     def _check_question(self, question: TraceQuestion) -> tuple[Case, bytes]:
-        """The case and the last record shown, when all that was shown stands."""
+        """Verify everything shown so far; return the case and the last record shown."""
         own_header, at = self._output_records[0], self.position - 1
         if (
             not self.position < question.position == len(question.headers) + 1
@@ -398,9 +399,9 @@ class Hop(Receiver):
         return case, check_trace(case, question.position, question.trace)
 
     def _history_of(self, question: TraceQuestion) -> Case:
-        """What led to the accuser.
+        """The chain up to the accuser's input.
 
-        The last one is kept: every accused record and named user asks with the same.
+        It is cached, because the questions about all accused records and named users share it.
         """
         history = question.headers, question.transcripts
         if self._history is None or self._history[0] != history:
@@ -469,7 +470,7 @@ class Hop(Receiver):
 
     @property
     def _asked_about(self) -> _SentRecords:
-        """The output, cached: the tree of a large batch takes a quarter of a second."""
+        """The output as `_SentRecords`, cached: a large batch's tree takes a quarter second."""
         records = self._output_records[1]
         if self._sent is None or self._sent.records is not records:
             self._sent = _SentRecords(records)

@@ -64,7 +64,7 @@ class Route:
 
 
 def route_context(deployment: str, round_id: str, certificate_digest: str) -> bytes:
-    """ρ: what binds keys that are made before there is a manifest."""
+    """ρ: the context that binds keys which are made before there is a manifest."""
     return digest_parts(
         "route", deployment.encode(), round_id.encode(), certificate_digest.encode()
     )
@@ -73,7 +73,7 @@ def route_context(deployment: str, round_id: str, certificate_digest: str) -> by
 def make_key(
     context: bytes, name: str, position: int, base: Element, random: RandomBytes
 ) -> tuple[NodeSecret, NodeKey]:
-    """A node's fresh keys to the base B_(i-1) that the nodes before it lead to.
+    """A node's fresh keys, to the base B_(i-1) of the nodes before it.
 
     Check those first (`check_route`).
     """
@@ -99,8 +99,8 @@ def check_route(context: bytes, names: Sequence[str], keys: Sequence[NodeKey]) -
     2. K2, K3: its node proved that it knows the logarithm to the base that the nodes before it lead
        to.
 
-    Without K2 a node could choose a multiple of the base before its predecessor's, which cancels
-    that one's secret.
+    Without K2 a node could choose a multiple of its predecessor's base, which cancels the
+    predecessor's secret.
 
     Raises:
         RoundKeyError: naming the node.

@@ -71,13 +71,13 @@ def check_mix(certificate: Certificate, keys: Sequence[RoundKey]) -> None:
 def check_enrolment_key(certificate: Certificate, entry: RoundKey, roster: Roster) -> None:
     """Check that this party uses the same enrolment key for a verified round's claims as node 1.
 
-    By another one no one on its list would be enrolled, and an honest node 1 would stand there with
-    made-up users. Whether node 1 or the author of the roster is right cannot be seen here: no
-    party is named.
+    With another key no one on node 1's list would be enrolled, and an honest node 1 would seem to
+    have listed made-up users. This party cannot tell whether node 1 or the author of the roster is
+    wrong, so the error names no party.
 
     Raises:
         ForeignDocumentError: the roster gives the population another enrolment key than the round
-            goes by, or has no such population.
+            uses, or has no such population.
     """
     name = certificate.population
     if mixing_part(entry).enrolment_key != roster.population(name).enrolment_key:

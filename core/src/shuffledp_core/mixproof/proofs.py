@@ -33,8 +33,8 @@ Context: TypeAlias = tuple[bytes, ...]
 def nonce(random: RandomBytes, secret: Scalar, statement: Context) -> Scalar:
     """The r of one proof: fresh randomness hashed with the secret and the statement.
 
-    Should a machine be resumed from a snapshot with the same randomness, two different statements
-    still get different r; the same r for both would give the secret away.
+    If a machine is resumed from a snapshot with the same randomness, two different statements still
+    get different r; the same r for both would reveal the secret.
     """
     return challenge("nonce", secret, random(WIDTH), *statement)
 
@@ -96,7 +96,7 @@ def knows_each(
     points: Elements,
     proofs: Sequence[bytes],
 ) -> list[bool]:
-    """For each point with its own context and proof whether `verify_knowledge` takes the proof."""
+    """For each point, with its own context and proof: True if `verify_knowledge` accepts it."""
     numbers = [_numbers(proof) for proof in proofs]
     commitments = points.commitments(base, [both or (_ZERO, _ZERO) for both in numbers])
     return [
@@ -133,7 +133,7 @@ def verify_equal(
 ) -> None:
     """Checks `prove_equal`. Raises `ProofError`.
 
-    Sound for any prover: the second point is then the one right value.
+    Sound for any prover: an accepted second point is the only right value.
     """
     c, z = _split_proof(proof)
     commitments = [minus(multiply(z, base), multiply(c, point)) for base, point in (first, second)]
@@ -158,9 +158,9 @@ def prove_all(
 
 
 def verify_all(context: Context, points: Elements, proof: bytes) -> None:
-    """Checks `prove_all`, with one multiplication a point.
+    """Check a proof of `prove_all`, with one multiplication per point.
 
-    Raises `ProofError`; error of soundness m/q for m points.
+    Raises `ProofError`. Soundness error m/q for m points.
     """
     c, z = _split_proof(proof)
     commitment = minus(multiply(z, GENERATOR), points.powers(c))

@@ -110,8 +110,8 @@ class MixTerms:
     def content(self, position: int, key: Element, share: Element, box: bytes) -> bytes | None:
         """Decrypt a record with this key for the party at a position; None if that fails.
 
-        To a node, what its box holds. To the analyst, symbol || proof, if F1 and F2 hold; the share
-        is the key itself.
+        For a node, the content of its box. For the analyst, symbol || proof if F1 and F2 hold; its
+        share is the key itself.
         """
         return self.contents(position, Elements((key,)), (share,), (box,))[0]
 
@@ -136,7 +136,7 @@ class MixTerms:
     def require_signed(self, position: int, statement: bytes, signature: bytes) -> None:
         """Checks a party's signature.
 
-        `UnansweredError` if it is none: somebody may have put words in its mouth.
+        `UnansweredError` if it is invalid: the statement may be someone else's.
         """
         if not verifies(self.identities[position - 1], statement, signature):
             raise UnansweredError(
@@ -145,9 +145,9 @@ class MixTerms:
             )
 
     def faults(self, keys: Elements, messages: Sequence[bytes]) -> list[str]:
-        """What is wrong with each symbol || proof under its board key, F1 and F2.
+        """The fault of each symbol || proof under its board key, F1 and F2.
 
-        Nothing if they hold.
+        None if both hold.
         """
         parts = [
             (message[: self.symbol_bytes], message[self.symbol_bytes :]) for message in messages

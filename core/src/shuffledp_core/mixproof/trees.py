@@ -45,7 +45,7 @@ def root(leaves: Sequence[bytes]) -> bytes:
 
 
 def verify_path(root: bytes, leaf: bytes, index: int, count: int, path: Path) -> None:
-    """Checks that `leaf` stands at `index` of the `count` leaves under the root `root`.
+    """Check that `leaf` is at `index` of the `count` leaves under the root `root`.
 
     Raises `ProofError`.
     """

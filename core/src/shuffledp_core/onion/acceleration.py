@@ -50,7 +50,7 @@ class AcceleratorWarning(RuntimeWarning):
 
 @cache
 def engine() -> Engine | None:
-    """The engine that this process uses, tested once; None: libsodium alone.
+    """The engine that this process uses, tested once; None: only libsodium.
 
     Raises:
         ConfigError: `SHUFFLEDP_ACCEL` names a path that is not there, or that fails its test.

@@ -121,7 +121,7 @@ class Geometry(
 
     @property
     def symbol_at(self) -> slice:
-        """Where the symbol stands in a plain message."""
+        """Slice of a plain message that holds the symbol."""
         start = _KEY_BYTES if self.mix == Mix.VERIFIED else 0
         return slice(start, start + self.symbol_bytes)
 
@@ -157,7 +157,7 @@ class Geometry(
     def envelope_bytes(self) -> int:
         """Length of one user's submission: hop 1's layer around m inner onions.
 
-        A claim in front of it if verified.
+        In a verified round a claim precedes it.
         """
         if self.mix == Mix.VERIFIED:
             records = self.messages_per_user * self.record_bytes(2)
@@ -178,7 +178,7 @@ class Geometry(
 
     @property
     def dummies_bytes(self) -> int:
-        """Length of what a node sends to node 1 in a verified round: its claim and its dummies."""
+        """Bytes that a node sends to node 1 in a verified round: its claim and its dummies."""
         records = self.dummies_per_node * self.record_bytes(2)
         overhead = suite_named(self.suite).overhead
         return self.dummies_claim_bytes + overhead + _SEED_BYTES + records

@@ -145,7 +145,7 @@ def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelop
 def open_envelopes(
     geometry: Geometry, round_id: str, private_key: bytes, envelopes: Sequence[bytes]
 ) -> list[bytes | None]:
-    """What `open_envelope` gives for each envelope, opened in one batch; None if it does not open.
+    """Vectorised `open_envelope`: one batch; None for an envelope that fails to decrypt.
 
     Raises:
         ValueError: an envelope does not have the geometry's length.

@@ -30,7 +30,7 @@ one stream only.
 def stream(seed: bytes) -> RandomBytes:
     """ChaCha20's key stream (RFC 8439) under the seed, from its beginning.
 
-    Every byte is given once.
+    Every byte is used once.
 
     The order of reading is part of the format: first all tags, in the order of the messages, then
     the ephemeral keys in the order of the seals, from the last hop to the first.

@@ -3,11 +3,11 @@
 Each seals one layer to one hop's round key.
 
 A suite is anonymous public-key authenticated encryption: what it seals opens only under the round
-key, is not malleable, and hides the sender. `info` binds a layer to round and position. No scheme
-here is our own: the sealed box is libsodium's (through PyNaCl), the HPKE suites are RFC 9180
-(through cryptography). One implementation is: where the optional wheel is installed, batches of
-sealed boxes go through its arithmetic, byte for byte the same (docs/adr/0012-accelerator.md).
-docs/protocol.md, section "Suites".
+key, is not malleable, and hides the sender. `info` binds a layer to round and position. None of the
+schemes is our own: the sealed box is libsodium's (through PyNaCl), the HPKE suites are RFC 9180
+(through cryptography). One implementation is our own: the optional wheel, if installed, computes
+batches of sealed boxes, with the same bytes (docs/adr/0012-accelerator.md). docs/protocol.md,
+section "Suites".
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class Suite(Protocol):
         plaintexts: Sequence[bytes],
         sources: Sequence[RandomBytes],
     ) -> list[bytes]:
-        """What `sealer` gives for each plaintext of one length with its own source, in order."""
+        """Vectorised `sealer`: seal plaintexts of one length, each with its own source."""
 
     def open_batch(
         self, private_key: bytes, info: bytes, packed: bytes, width: int
     ) -> OpenedLayers:
-        """What `opener` gives for each layer of `width` bytes.
+        """Vectorised `opener`: open each layer of `width` bytes.
 
         `packed` holds a whole number of them.
         """
@@ -130,10 +130,10 @@ class SealedBox:
     ) -> Seal:
         """See `Suite.sealer`.
 
-        What `crypto_box_seal` does, by libsodium's documentation, with the ephemeral key given.
+        Does the same as libsodium's documented `crypto_box_seal`, but with a given ephemeral key.
 
-        That is: the box of the plaintext under a nonce of BLAKE2b(ephemeral public key || public
-        key), 24 bytes, behind the ephemeral public key.
+        The result is the ephemeral public key, followed by the box of the plaintext under the nonce
+        BLAKE2b(ephemeral public key || public key), 24 bytes.
         """
         from nacl import bindings
         from nacl.exceptions import CryptoError

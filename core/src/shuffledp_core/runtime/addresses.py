@@ -50,9 +50,9 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def network_of(address: str) -> str:
-    """The network that one customer gets: an IPv4 address itself, the /64 of an IPv6 address.
+    """The network of one subscriber: an IPv4 address itself, or the /64 of an IPv6 address.
 
-    Other text unchanged.
+    Other text is returned unchanged.
     """
     try:
         parsed = ip_address(address.partition("%")[0])

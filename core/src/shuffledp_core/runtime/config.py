@@ -27,7 +27,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class BrokerConfig(Section, frozen=True, kw_only=True):
     """An MQTT 3.1.1 broker.
 
-    It is untrusted: whatever it says is verified, and it can only delay.
+    It is untrusted: everything it sends is verified, and it can only delay.
     """
 
     host: str
@@ -37,7 +37,7 @@ class BrokerConfig(Section, frozen=True, kw_only=True):
 
 
 class Limits(Section, frozen=True, kw_only=True):
-    """Limits on what a caller may take of a service, so that no caller takes all of it.
+    """Limits on a caller's use of a service, so that no caller can exhaust it.
 
     docs/operations.md, "Limits".
 
@@ -48,16 +48,16 @@ class Limits(Section, frozen=True, kw_only=True):
 
     Calls: their first message must have arrived after `request_seconds`. At most `silent_calls` are
     waited for at a time, all devices counted together and every other party by itself; a further
-    one sends one of the many away, the oldest of the connection and address that have most. Each
-    party, and all operators together, may have `party_calls` under way.
+    one evicts the oldest of the connection and address that have most. Each party, and all
+    operators together, may have `party_calls` calls in progress.
 
     Overload: calls wait in gRPC until the program takes them. One that has waited `queue_seconds`
-    is refused. Of those that find more than `queued_calls` waiting, some are refused, and all at
+    is refused. If more than `queued_calls` wait, some of the new calls are refused, and all at
     twice that number.
 
     Answers to devices: each must be taken in within `answer_seconds`, a stream's messages one by
-    one. At most `unread_answers` may wait for that; with more, one of the many is given up. Either
-    way its connection is closed.
+    one. At most `unread_answers` may wait for that; with more, one of them is evicted. In both
+    cases its connection is closed.
     """
 
     connections: int = 2000

@@ -1,4 +1,4 @@
-"""No core dumps: a process that crashes leaves its keys, and what it knows of users, in no file."""
+"""No core dumps, so that a crash leaves neither keys nor users' data in a file."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Makes a file's bytes, or a folder's creations, renames and removals, survive a power cut."""
+    """Flush a file, or a folder's creations, renames and removals, to survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""One way out for every signal that asks a command to end: that of Ctrl-C, which cleans up.
+"""Every signal that ends a command unwinds it like Ctrl-C, so that it cleans up.
 
 Whatever is under way is unwound, so that temporary folders with their keys are removed and
 processes stopped, by the same `with` and `finally` as after an error. Only SIGKILL leaves no time
@@ -40,9 +40,9 @@ def is_cancellation(error: BaseException) -> bool:
 
 @contextmanager
 def unwinding() -> Iterator[Interruption]:
-    """Makes the first signal that asks to end unwind what is under way.
+    """Context in which the first terminating signal unwinds the block.
 
-    Further ones wait for what it has begun.
+    Further signals wait for that.
 
     In an event loop every task is cancelled (an exception in the midst of one would be caught by
     no task), elsewhere `KeyboardInterrupt` is raised: it, or `asyncio.CancelledError`, comes out of

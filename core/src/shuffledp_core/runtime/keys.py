@@ -48,9 +48,9 @@ class Identity:
         return sign(document, self.name, self.key)
 
     def sign_bytes(self, statement: bytes) -> bytes:
-        """Signs a statement that says by itself what it is for, as those of verified mixing do.
+        """Sign bytes that state their own purpose, such as the statements of verified mixing.
 
-        64 bytes.
+        Returns 64 bytes.
         """
         return self.key.sign(statement)
 
@@ -62,7 +62,7 @@ MOST_BYTES: Final = 2**26
 def read_file(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
     """Reads a file of at most `most` bytes; `ConfigError` says which cannot be read, and why.
 
-    No more memory is taken than the file has bytes, however much it may have.
+    It uses no more memory than the file's actual size.
     """
     try:
         with path.open("rb") as stream:

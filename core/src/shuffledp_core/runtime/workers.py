@@ -18,15 +18,15 @@ _BROKEN_SECONDS: Final = 0.05
 
 
 def cores() -> int:
-    """Processors that this process may use; macOS tells only how many there are."""
+    """Number of processors that this process may use; on macOS, the number of all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def begin() -> None:
     """Initialise a worker: it ends with its parent, ignores Ctrl-C, and leaves no core dump.
 
-    A worker waits for work on a pipe whose other end it holds itself, so it does not notice a
-    killed parent there.
+    A worker holds both ends of the pipe on which it waits for work, so it would not notice there
+    that its parent was killed.
     """
     forbid_core_dumps()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -31,8 +31,8 @@ _DIGIT: Final = 8  # bits: a coin costs one byte of the source, and one of 256 c
 class RandomArrays:
     """Arrays of independent exact draws from a byte source; every byte of it serves one draw.
 
-    Not thread-safe: one instance per task. A call takes some bytes of memory for each draw: callers
-    bound it by asking for no more at once.
+    Not thread-safe: one instance per task. A call uses some bytes of memory for each draw, which
+    callers bound by the number of draws.
 
     Attributes:
         single: the same source for samplers that draw one value at a time.

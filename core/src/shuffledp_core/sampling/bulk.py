@@ -176,10 +176,10 @@ def sgdl(epsilon: Fraction, shares: int, count: int, arrays: RandomArrays) -> In
 
 
 def _collect(count: int, propose: Callable[[int], Integers]) -> Integers:
-    """The first `count` that are kept of a stream of independent proposals, in its order.
+    """The first `count` accepted values of a stream of independent proposals, in order.
 
-    `propose(size)` draws `size` more and returns those that are kept. No more are proposed than
-    are missing, so that none is kept and dropped.
+    `propose(size)` draws `size` proposals and returns the accepted ones. Never more are proposed
+    than are missing, so that no accepted value is discarded.
     """
     accepted, missing = [np.zeros(0, dtype=np.int64)], count
     while missing:

@@ -17,7 +17,7 @@ _PREFIX: Final = "shuffledp-ledger/"
 
 
 class LedgerEvent(StrEnum):
-    """What an entry says happened to a round's charge."""
+    """Kind of change of a round's charge."""
 
     RESERVED = "reserved"
     SETTLED = "settled"

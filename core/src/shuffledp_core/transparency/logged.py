@@ -170,7 +170,7 @@ def check_ended(checkpoint: Checkpoint, ended: EndedLog) -> None:
 def check_same_history(shown: CosignedCheckpoint, remembered: CosignedCheckpoint) -> None:
     """Check that two checkpoints are of one history, as far as their windows reach.
 
-    Beyond the windows it is the witnesses who saw that the log only grew.
+    Beyond the windows, only the witnesses have checked that the log only grew.
 
     Raises:
         LogProofError: they show two histories.

@@ -42,8 +42,8 @@ OFFLINE: Final = b"offline"
 class Pauses:
     """Seconds before a broker is tried again: from `first`, doubling to `longest`.
 
-    They begin anew after a connection that lasted for longer than the longest, so that a broker
-    which takes connections and drops them gains nothing.
+    They start again from `first` after a connection that lasted longer than `longest`, so that a
+    broker which accepts and drops connections gains nothing.
     """
 
     first: float = 1.0
@@ -132,9 +132,9 @@ class Announcer:
             await asyncio.sleep(pause)
 
     def _complain(self, error: str, now: float) -> None:
-        """Warns of a broker that is away, once and then rarely.
+        """Log a warning about an unreachable broker, the first time and then rarely.
 
-        In between it is worth a line for debugging.
+        In between it logs debug lines.
         """
         self._away = True
         if self._warned is None or now - self._warned > REMIND_SECONDS:

@@ -1,10 +1,11 @@
 """Connections of a service: their number, and the closing of those that hold back others.
 
-gRPC accepts for itself, bounds connections for all callers alike, and has no call in Python that
-ends one. A caller that holds back its flow control therefore makes us keep its answers for as long
-as its connection lives, and the first to come keep the others out. So we look at our own
-descriptors: a socket that was accepted on our port is shut down, and gRPC sees what it sees when a
-peer hangs up. Nothing is read from such a socket, nothing is closed behind gRPC's back.
+gRPC accepts connections by itself, limits them for all callers alike, and has no Python call that
+ends one. So a caller that withholds flow control makes us keep its answers as long as its
+connection lives, and early callers can keep out others. Therefore this module looks at the
+process's own descriptors and shuts down sockets that were accepted on our port; gRPC then sees the
+same as when a peer hangs up. It reads nothing from these sockets, and does not close them, which is
+left to gRPC.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def allow_descriptors(limits: Limits) -> None:
 class Connections:
     """The accepted connections of one service.
 
-    `look` is called before every count, to ask who is overdue.
+    `look` is called before every count, to mark overdue connections.
     """
 
     def __init__(self, limits: Limits, look: Callable[[], None]) -> None:
@@ -176,7 +177,9 @@ class Connections:
             self._shut(open_connections[peer], peer)
         if ending:
             structlog.get_logger().info(
-                "connections ended", number=len(ending), left=len(open_connections) - len(ending)
+                "surplus or stalled connections closed",
+                number=len(ending),
+                left=len(open_connections) - len(ending),
             )
 
     def _surplus(self, open_connections: dict[Peer, int], number: int) -> set[Peer]:
@@ -235,7 +238,7 @@ class Connections:
 def _open_descriptors() -> Sequence[int]:
     """Open descriptors of this process.
 
-    All possible ones when there is none left to list them with.
+    All possible ones if no descriptor is left to list them with.
     """
     try:
         return [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
@@ -245,7 +248,7 @@ def _open_descriptors() -> Sequence[int]:
 
 @contextmanager
 def _borrow(descriptor: int) -> Iterator[socket.socket]:
-    """A socket object over a descriptor that its owner keeps."""
+    """A socket object for a descriptor, without taking ownership of it."""
     link = socket.socket(fileno=descriptor)
     try:
         yield link

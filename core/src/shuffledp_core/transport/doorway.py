@@ -1,9 +1,9 @@
 """Bounds on the callers that keep a service waiting, in number and time.
 
-A caller is waited for twice: for its request, and until it has taken in the answer. Both cost
+A service waits twice for a caller: for its request, and until it has received the answer. Both cost
 memory, so both are bounded in number and in time (`Limits`). When there is no room left, one of the
-many is evicted (`Crowd`): an honest caller needs a moment and one call, an attacker who wants to
-shut others out must keep many calls waiting.
+many is evicted (`Crowd`): an honest caller needs one call for a short time, whereas an attacker who
+wants to lock out others must keep many calls waiting.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Line:
         self._waiting: Crowd[asyncio.Timeout] = Crowd()
 
     async def wait(self, arrival: Awaitable[T], peer: str) -> T:
-        """Awaits what a peer sends.
+        """Wait for a peer's data.
 
         Raises `BusyError` when it does not come in time, or when others need the place.
         """
@@ -161,9 +161,9 @@ class Doorway:
             self._taken_in(context)
 
     def mark_answered(self, context: Context) -> None:
-        """Marks that the only answer of a call is about to be sent.
+        """Record that the only answer of a call is about to be sent.
 
-        It is taken in when the call is over.
+        The caller has received it when the call is over.
         """
         self._waits(context)
         _when_over(context, lambda: self._taken_in(context))

@@ -1,8 +1,8 @@
 """Detects two processes with one identity, by the process identifier in each answer.
 
-Every answer carries the random id of its process and how long that has run. A process that was
-restarted began after its predecessor's last answer. One that had begun before, and is not the one
-that answered then, runs beside it.
+Every answer carries the random id of its process and how long that has run. A restarted process
+began after its predecessor's last answer. If a process answers that began earlier and is not the
+one that answered then, both run at the same time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VALUE: Final = re.compile(r"([0-9a-f]{16}) ([0-9]{1,12})")
 
 
 def now() -> float:
-    """Seconds on a clock that goes on while this machine sleeps, where the system has one."""
+    """Seconds on a clock that also counts while this machine sleeps, if the system has one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -54,7 +54,7 @@ class Instances:
     def check(
         self, party: str, metadata: Iterable[tuple[str, str | bytes]], asked_at: float
     ) -> None:
-        """Records who answered a question that was sent at `asked_at` (`now()`).
+        """Record the process that answered a request sent at `asked_at` (`now()`).
 
         Answers of versions that do not describe their process are ignored.
 

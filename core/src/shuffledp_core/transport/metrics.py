@@ -1,8 +1,8 @@
 """Metrics common to all services, and the page on which Prometheus reads them.
 
-Label values come from closed sets alone: parties of the roster, stages, phases, method and error
+Label values come only from closed sets: parties of the roster, stages, phases, method and error
 names, populations. No metric has a label for a round, a user or a credential: the page must not
-tell who sent what, and a set of series that grows with every round would fill the collector's
+reveal who sent what, and a set of series that grows with every round would fill the collector's
 memory.
 
 One `ServiceMetrics`, with a registry of its own, per service object: nothing here is global, so
@@ -94,7 +94,7 @@ class ServiceMetrics:
     def count_refusal(self, method: str, error: BaseException) -> None:
         """Counts a failed call of a full gRPC method name.
 
-        Only the error's class is looked at, never its text.
+        It uses only the error's class, never its text.
         """
         log = structlog.get_logger()
         log.debug("call refused", method=method, error=type(error).__name__)
@@ -155,7 +155,7 @@ def _resident_of_child(entry: Path) -> int:
 
 
 def _disk(folder: Path) -> tuple[float, float]:
-    """Free (for us) and all bytes of the disk; not-a-number where the folder is not there yet."""
+    """Free (for this user) and total bytes of the disk; NaN if the folder does not exist yet."""
     try:
         disk = os.statvfs(folder)
     except OSError:

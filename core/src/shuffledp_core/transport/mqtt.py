@@ -40,7 +40,7 @@ class Will:
     payload: bytes
 
     def to_library(self) -> aiomqtt.Will:
-        """As the library takes it."""
+        """Convert to the library's type."""
         return aiomqtt.Will(self.topic, self.payload, qos=1, retain=True)
 
 

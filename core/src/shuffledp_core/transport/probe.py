@@ -1,8 +1,8 @@
 """Health probe of a configured service: `python -m shuffledp_core.transport.probe CONFIG`.
 
-The health check of container images, and of people: it uses the service's own keys and
-configuration file, asks over mutual TLS as every caller does, and ends with 0 when the service says
-that it serves. It needs nothing secret that the service lacks.
+The container images' health check, also for use by hand. It calls the service over mutual TLS, with
+the service's own keys and configuration file, and exits with 0 if the service reports that it is
+serving. It needs nothing secret that the service lacks.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def ask_health(channel: grpc.aio.Channel) -> bool:
 
 
 def here(listen: str) -> str:
-    """The host:port at which a service that listens there is asked on its own machine."""
+    """The host:port at which a service with this listening address can be reached locally."""
     host, _, port = listen.rpartition(":")
     return f"{_ANYWHERE.get(host, host)}:{port}"
 

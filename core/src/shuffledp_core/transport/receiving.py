@@ -83,10 +83,10 @@ async def gather(chunks: Chunks, most: int) -> bytes:
 
 
 async def let_through(chunks: Chunks, total: int) -> None:
-    """Reads the chunks of a batch that is here already and throws them away.
+    """Read and discard the chunks of a batch that has already been received.
 
-    A sender that is answered while it writes may take the answer for a failure, and would send it
-    all again without end.
+    A sender that is answered while it writes may mistake the answer for a failure, and would repeat
+    forever.
 
     Raises:
         BadBatchError: more than `total` bytes, or chunks out of order.

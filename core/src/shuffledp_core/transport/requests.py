@@ -1,7 +1,7 @@
 """Typed refusal, instead of a traceback, of requests that protobuf cannot parse.
 
-gRPC parses a request before it calls a handler, so an error there bypasses `TypedErrors`: anybody
-who may connect could fill the log with tracebacks. Here such a request reaches the handler as an
+gRPC parses a request before it calls a handler, so an error there bypasses `TypedErrors`: anyone
+who can connect could fill the log with tracebacks. Here such a request reaches the handler as an
 `Unreadable`, and is refused by it. grpcio gives callers None for a *response* that cannot be
 parsed; `require_readable` makes that the party's fault.
 """
@@ -74,9 +74,9 @@ async def _all_readable(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 class ReadableRequests(grpc.aio.ServerInterceptor):
-    """Raises `MalformedRequestError` inside the handler, where a request is not one.
+    """Interceptor that raises `MalformedRequestError` in the handler of an unparsable request.
 
-    Stands behind `TypedErrors`.
+    It runs after `TypedErrors`.
     """
 
     async def intercept_service(

@@ -56,11 +56,11 @@ async def _abort(context: Context, error: errors.ShuffleDPError, instance: OwnIn
 class TypedErrors(grpc.aio.ServerInterceptor):
     """Checks callers' roles, and turns our errors into statuses that `translate_errors` turns back.
 
-    Every request is taken as a stream, also where there is only one message: gRPC would wait for
-    that one as long as the caller likes, before its role is checked. Here nothing is read before
-    that, and then within `doorway`'s bounds.
+    Every request is handled as a stream, even if it has only one message: otherwise gRPC would wait
+    for that message without limit before the caller's role is checked. Here the role is checked
+    first, and then the message is read within `doorway`'s limits.
 
-    `refused` is told the full method name and the error of every call that fails here.
+    `refused` is called with the full method name and the error of every call that fails here.
     """
 
     def __init__(
@@ -131,9 +131,9 @@ class TypedErrors(grpc.aio.ServerInterceptor):
     async def _admit(
         self, handler: Any, requests: AsyncIterator[Any], context: Context, method: str
     ) -> AsyncIterator[tuple[bool, Any]]:
-        """Admits a call: (a device calls, its request or stream of requests).
+        """Admit a call; yields whether a device calls, and its request or stream of requests.
 
-        Aborts it when the block fails.
+        Aborts the call if the block fails.
 
         1. The caller has the right role.
         2. Its first message arrives in time.

@@ -1,8 +1,9 @@
 """Mutual TLS between parties. A certificate's common name is the party's name in the roster.
 
 Callers outside the roster connect as "client" (a device: all devices share one TLS certificate,
-which identifies no device), as "gateway" (which calls for devices, and may what they may), as
-"operator" (the person who runs rounds) or as "viewer" (who may look at rounds and budgets).
+which identifies no device), as "gateway" (which calls on behalf of devices, with their
+permissions), as "operator" (the person who runs rounds) or as "viewer" (who may look at rounds and
+budgets).
 """
 
 from __future__ import annotations
@@ -105,9 +106,9 @@ def channel_to(
 ) -> grpc.aio.Channel:
     """A channel to exactly this party: its certificate must carry its name, wherever it listens.
 
-    gRPC may let the channels of one process share connections; `own_connection` forbids it. A call
-    that fails is not repeated behind the caller's back: gRPC's own transparent retries can spin on
-    a server that is going away, until they have taken all memory.
+    gRPC may let the channels of one process share connections; `own_connection` forbids it. gRPC's
+    transparent retries are switched off, because they can loop on a server that is shutting down
+    until they have used all memory.
 
     Raises:
         ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when the own

@@ -97,9 +97,10 @@ class TLSFiles:
 class TLSFilesWatch:
     """The TLS files of a running server, read again after they changed on disk.
 
-    Servers ask at every new connection; connections that exist go on with the files they began
-    with. Files that cannot be used (unreadable, expired, or a key without its certificate) are
-    logged once and left aside: the server keeps the last usable pair until the next change.
+    Servers check for changes at every new connection; existing connections keep the files with
+    which they began. Files that cannot be used (unreadable, expired, or a key without its
+    certificate) are logged once and ignored: the server keeps the last usable pair until the next
+    change.
 
     Args:
         files: the pair in use at the start.
