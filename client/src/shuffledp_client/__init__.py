@@ -1,7 +1,7 @@
 """A user's device. An app needs `Device`, and perhaps `BlockingDevice`: docs/how-to/device-kit.md.
 
-Names are imported when they are used: parts of this package are for processes that know nothing of
-a network.
+Names are imported when they are used, because worker processes need parts of this package without
+the network.
 """
 
 from __future__ import annotations

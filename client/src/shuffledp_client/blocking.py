@@ -80,7 +80,7 @@ class BlockingDevice:
         return self._wait(lambda: self._device.evidence(round_id))
 
     def _wait(self, call: Callable[[], Coroutine[Any, Any, FoundT]]) -> FoundT:
-        """Runs a call; it is made here, so that one which may not run is never begun."""
+        """Run the coroutine that `call` makes, after checking that it may run here."""
         if self._closed:
             raise ValueError("this device is closed; load it again")
         try:

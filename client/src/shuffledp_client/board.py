@@ -186,7 +186,7 @@ def check_board(
     Raises:
         BadBatchError: step 1.
         ReceiptMissingError: step 2; says how many messages of how many submissions are not there.
-        FalseResultError: step 3; `BadBatchError` for a board that no answer rests on.
+        FalseResultError: step 3; `BadBatchError` for a board from which no answer can be computed.
     """
     if len(board) != verified.result.messages * geometry.plain_bytes:  # 1
         raise BadBatchError(

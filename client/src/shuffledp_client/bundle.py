@@ -103,10 +103,10 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def folders_of(bundle: Bundle, *parents: Path) -> list[Path]:
-    """The folders in these places that hold the identity of this bundle, by whatever name.
+    """Find the folders in these places that hold the identity of this bundle, whatever their names.
 
-    A device is known by what no renewal changes: its identity key. What cannot be read is passed
-    over.
+    A device is recognised by its identity key, which no renewal changes. Unreadable folders are
+    skipped.
     """
     identity = bundle.identity.encode()
     homes = dict[Path, None]()
@@ -128,13 +128,13 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
 
     Returns its configuration and roster.
 
-    No other folder beside it may be the same device's: a second one would forget what the first one
-    keeps.
+    No folder next to it may belong to the same device: a second one would not know what the first
+    one has answered.
 
     1. The files are written, mode 0600, into a new folder, mode 0700.
-    2. They are what a device can use: the roster is under the root key and current, the credential
-       is of a population and of the identity, the configuration parses.
-    3. Only then the folder gets its name; after an error there is nothing.
+    2. They are usable: the roster is signed by the root key and current, the credential belongs to
+       a population and to the identity, the configuration parses.
+    3. Only then is the folder renamed to its final name; after an error nothing is left.
 
     Raises:
         ConfigError: the folder holds something or cannot be made, or there is one of the same

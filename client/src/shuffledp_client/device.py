@@ -205,8 +205,8 @@ class DeviceSteps:
         Then erases the kept submission.
 
         It stays when a check fails: with the receipt it is the user's evidence. It also stays when
-        the analyst says that the round failed, until every node of its route has signed that
-        nothing left it.
+        the analyst says that the round failed, until every node of its route has signed that it
+        forwarded nothing.
 
         Raises:
             UnknownRoundError: nothing was submitted from here, or there is no result (yet).

@@ -13,18 +13,18 @@ from shuffledp_core.sampling.randomness import RandomBytes, RandomIntegers
 
 
 def symbols(spec: Mechanism, answer: int, integers: RandomIntegers | None = None) -> list[int]:
-    """The m symbols that say `answer`.
+    """The m symbols that encode `answer`.
 
     Args:
         spec: the mechanism.
         answer: of `randomise`.
-        integers: where a mechanism that draws its symbols has them from; the operating system's by
-            default.
+        integers: source of randomness for mechanisms that draw their symbols; by default the
+            operating system's.
 
     Raises:
-        ValueError: the answer does not fit (our own misuse: `randomise` never gives such a one), or
-            the mechanism does not say it with m symbols of its alphabet: the number of messages
-            must not depend on the answer.
+        ValueError: the answer is impossible (a caller's bug: `randomise` never returns it), or the
+            mechanism does not encode it as m symbols of its alphabet. The number of messages must
+            not depend on the answer.
     """
     sent = list(spec.say(answer, RandomIntegers() if integers is None else integers))
     if len(sent) != spec.messages_per_user or not all(

@@ -95,7 +95,7 @@ def gather(
 
 
 def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> ShownEvidence:
-    """Checks that a bundle shows that somebody cheated; docs/protocol.md, section "Evidence".
+    """Check that a bundle proves that a party cheated; docs/protocol.md, section "Evidence".
 
     1. Manifest, certificate, round keys and countersignatures are genuine and belong together.
     2. Symbols and seed are of this round's lengths, every symbol is inside the alphabet, the suite
@@ -108,9 +108,8 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> ShownEvi
        here: an accomplice of the user may have sent the copy.
 
     Returns:
-        The number of missing messages, and who may be responsible: the nodes of the route, and the
-            analyst unless the
-        last node signed for this board. It does not say which of them.
+        The number of missing messages, and the parties of which one is responsible: the nodes of
+        the route, and the analyst unless the last node signed for this board.
 
     Raises:
         EvidenceError: step 2, 3, 4 or 5.
@@ -148,10 +147,10 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> ShownEvi
 def still_open(
     announcement: Announcement, roster: Roster, discards: tuple[Signed, ...]
 ) -> tuple[str, ...]:
-    """Nodes of a kept round that have not signed that they forwarded nothing of it and never will.
+    """Nodes of a kept round without a signed discard, the promise that nothing was or is forwarded.
 
-    While there is one, a board of the round may exist or come, and a "failed" of the analyst alone
-    settles nothing. Discards that are not genuine are ignored.
+    While there is one, a board of the round may exist or appear, so the analyst's statement that
+    the round failed settles nothing. Discards that are not genuine are ignored.
     """
     manifest = from_json(announcement.manifest.body, Manifest)
     unforwarded = {
@@ -227,7 +226,7 @@ def _check_acknowledged(evidence: Evidence, documents: RoundDocuments, roster: R
 
 
 def _absent(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np.bool_]:
-    """Mask of the messages that stand nowhere on the board.
+    """Mask of the messages that are not on the board.
 
     numpy ignores trailing zero bytes of an `S` item; items of one width stay distinct all the same.
     """

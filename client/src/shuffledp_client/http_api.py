@@ -118,7 +118,7 @@ _RAISED: Final = {kind.__name__: kind for kind in _REFUSALS}
 
 
 def problem_of(error: errors.ShuffleDPError, status: HTTPStatus | None = None) -> Problem:
-    """The problem document of an error; `status` where HTTP has a word of its own for it."""
+    """The problem document of an error; `status` replaces the error's usual HTTP status."""
     kind = type(error)
     return Problem(
         type=f"urn:shuffledp:error:{kind.__name__}",
@@ -132,8 +132,8 @@ def problem_of(error: errors.ShuffleDPError, status: HTTPStatus | None = None) -
 def raised_by(problem: bytes, status: int, gateway: str) -> errors.ShuffleDPError:
     """The error that a gateway's answer stands for.
 
-    A gateway chooses among refusals that it could as well be the reason of; it cannot make a device
-    believe in a finding of the device's own checks, such as messages that are missing.
+    A gateway can only choose among refusals that it could cause anyway. It cannot feign an error of
+    the device's own checks, such as missing messages.
     """
     try:
         document = from_json(problem, Problem)

@@ -1,8 +1,7 @@
 """The client's calls over HTTPS, to a gateway that passes them on. docs/reference/gateway.md.
 
-The gateway is untrusted, as any relay: receipts, announcements and results are verified behind this
-module, the longest answer that is taken is known before it comes, and TLS asks for the gateway's
-name under the roster's authority.
+The gateway is untrusted, as any relay: callers verify receipts, announcements and results, every
+answer has a maximum length, and TLS checks the gateway's name under the roster's authority.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class _Calls:
         self._backoff = backoff
 
     async def get(self, path: str, kind: str, most: int, seconds: float = CALL_SECONDS) -> bytes:
-        """The body at a path, again and again while the gateway is away.
+        """The body at a path; the request is retried while the gateway is unreachable.
 
         Raises:
             NodeFault: it is longer than `most` bytes, or not of this kind.
@@ -169,7 +168,7 @@ class _Calls:
             raise UnreachableError(f"{self._name} cannot be reached ({reason})") from error
 
     async def _body(self, response: httpx.Response, most: int) -> bytes:
-        """The body as it was sent: no encoding is undone, so that few bytes stay few."""
+        """The body as it was sent: never decompressed, so that a few bytes cannot become many."""
         pieces, size = [], 0
         async for piece in response.aiter_raw():
             size += len(piece)
@@ -182,7 +181,7 @@ class _Calls:
 
 
 class _HttpsReader:
-    """The analyst's published words, as `transport.AnalystReader` gives them."""
+    """Reads what the analyst publishes, with the methods of `transport.AnalystReader`."""
 
     def __init__(self, calls: _Calls) -> None:
         self._calls = calls
@@ -213,7 +212,7 @@ class _HttpsReader:
 
 
 class _HttpsEntry:
-    """The entry node, as `transport.EntryNode`."""
+    """Submits to the entry node, with the methods of `transport.EntryNode`."""
 
     def __init__(self, calls: _Calls, party: Party) -> None:
         self._calls = calls
@@ -237,7 +236,7 @@ _OF_GATEWAY: Final = {"sni_hostname": str(GATEWAY)}
 def _wait_seconds(response: httpx.Response) -> float:
     """`Retry-After` in seconds; 0 without one.
 
-    The date that it may be instead would trust the gateway's clock.
+    The header's other form, a date, is ignored, because it depends on the gateway's clock.
     """
     header = response.headers.get("retry-after", "").strip()
     return float(header) if header.isascii() and header.isdecimal() else 0.0

@@ -4,9 +4,9 @@
         async for question in device.questions():
             await device.answer(question, 5)
 
-Whatever it is told is verified before it is believed; one answer goes into a round, whatever
-crashes or is called twice; what was sent is kept until it was found on the board, or is evidence
-that it is not.
+Everything that arrives is verified before it is used. A round gets at most one answer, whatever
+crashes or is called twice. A submission is kept until its messages are found on the board; if they
+are missing, it is the evidence.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ class Device:
         await self.close()
 
     async def close(self) -> None:
-        """Waits for an answer that is being given.
+        """Wait for an answer that is being sent, then close the device.
 
-        Afterwards the device answers and checks nothing any more.
+        Afterwards its methods raise `ValueError`.
         """
         async with self._answering:
             self._closed = True
@@ -117,7 +117,7 @@ class Device:
             UnknownRoundError: there is no such round, or none is open.
             ClientPolicyRefusal: it asks for more than the device's policy allows.
             SubmissionClosedError: it is not open.
-            DocumentError, RoundKeyError: it is not what it says.
+            DocumentError, RoundKeyError: one of its documents or keys does not verify.
             UnreachableError: no party answers.
         """
         return Question.of(await self._steps.find_round(round_id))
@@ -135,8 +135,8 @@ class Device:
 
         The broker, if the configuration names one, announces rounds at once; the analyst, or
         gateway, is asked every `poll_seconds` on average. While no party answers, pauses double
-        up to a quarter of an hour, with full jitter. A round whose answer never got its receipt
-        comes again: answering it sends the same answer again.
+        up to a quarter of an hour, with full jitter. A round whose answer never got its receipt is
+        yielded again: answering it sends the same answer again.
 
         Args:
             seconds: how long to wait in all; None: without limit.
@@ -299,7 +299,7 @@ class Device:
             seen.forget(data)
             return None
         except ShuffleDPError as error:  # anybody may have put it there
-            structlog.get_logger().info("announcement passed over", reason=str(error))
+            structlog.get_logger().info("announcement skipped", reason=str(error))
             return None
         seen.record_round(data, question.round_id)
         try:

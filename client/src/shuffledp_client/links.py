@@ -1,6 +1,6 @@
 """Links from a device to analyst and entry node: gRPC to each, or HTTPS to a gateway.
 
-A link only carries. Whatever comes over it is verified by the device, whichever it is.
+A link only transports: the device verifies everything that comes over it, whichever link it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shuffledp_core.documents.signed import Signed
 
 
 class Reader(Announcing, Protocol):
-    """What the analyst publishes; nothing of it is believed here.
+    """Reads what the analyst publishes, without verifying it.
 
     `transport.AnalystReader` has the details.
     """
@@ -45,14 +45,14 @@ class EntryLink(Protocol):
 
 
 class Link(Protocol):
-    """A way to both. Each is asked for anew, for as long as its block lasts."""
+    """Connections to both; each is opened for a `with` block."""
 
     def reader(self) -> AbstractAsyncContextManager[Reader]:
-        """The analyst's published words."""
+        """Open a connection to read what the analyst publishes."""
         ...
 
     def entry(self, party: Party) -> AbstractAsyncContextManager[EntryLink]:
-        """The entry node of a round."""
+        """Open a connection to the entry node of a round."""
         ...
 
 

@@ -36,7 +36,7 @@ class LogMemory:
         self._roster = roster
 
     def load(self) -> CosignedCheckpoint | None:
-        """What was seen last; None if that is nothing, or a log that the roster says has ended.
+        """The proof seen last; None if there is none, or its log has ended according to the roster.
 
         Raises:
             ConfigError: the file is damaged, or the accountant has another identity key since.

@@ -1,8 +1,8 @@
 """Submission for many devices over one stream, for simulated users and gateways.
 
-What is sent, checked and answered is the same as of a device that submits by itself; only calls are
-saved. Our own HTTPS gateway makes a call for each submission: what ends a stream ends the wait of
-all devices on it.
+Documents, checks and answers are those of a device that submits by itself; only calls are saved.
+Our own HTTPS gateway makes one call for each submission, because the end of a stream would end the
+wait of all devices on it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _Asked: TypeAlias = tuple[node_pb2.SubmitWholeRequest, asyncio.Future[Signed]]
 class LongStream(EntryNode):
     """A channel to the entry node, for many devices; its holder submits any number at once.
 
-    A stream that breaks is opened again: what it left without an answer is sent again, which costs
-    nothing. What is too long for one message goes as from a device.
+    A broken stream is opened again and unanswered submissions are sent again, which costs nothing.
+    A submission that is too long for one message is sent in pieces, as by a device.
     """
 
     _stream: _Stream | None = None
@@ -69,7 +69,7 @@ class LongStream(EntryNode):
 class _Stream:
     """One stream, whose answers come in the order of its submissions.
 
-    What is there at a time goes in one message.
+    Submissions that wait at the same time are sent in one message.
     """
 
     def __init__(self, call: _Call, party: str) -> None:
@@ -102,7 +102,7 @@ class _Stream:
             ) from error
 
     async def close(self) -> None:
-        """Ends the stream; what is not answered is given up."""
+        """End the stream; submissions without an answer are abandoned."""
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 

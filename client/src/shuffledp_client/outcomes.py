@@ -1,4 +1,4 @@
-"""What the device kit says: an open question, an acknowledged answer, and what became of it."""
+"""Return values of the device kit: an open question, an acknowledged answer, and its outcome."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Question:
         epsilon: certified ε (nats) while one node is honest, per unit where the certificate says
             so.
         delta: its δ.
-        epsilon_corrupted: ε that is left when every node is corrupt; infinite where nothing is.
+        epsilon_corrupted: ε_L, which holds even if every node is corrupt; infinite if nothing does.
         route: the mix nodes, in order.
         wording: the question in words, signed; None where the round has none.
         verified: all of the round's documents.
@@ -83,7 +83,7 @@ class Question:
 
 
 def locate_answer(certificate: Certificate, *answers: str) -> int:
-    """The value of a certified round that these answers mean; see `Question.locate`."""
+    """The round's value that these answers stand for; see `Question.locate`."""
     wording = certificate.question_wording
     if wording is None:
         return parse_whole(*answers)
@@ -129,7 +129,7 @@ class Answered:
 
 
 class Standing(StrEnum):
-    """What became of an answer."""
+    """Outcome of an answer after its round."""
 
     COUNTED = "counted"
     """Every message is on the board, unchanged, and the published estimate is the board's. Nothing
@@ -160,9 +160,9 @@ class Checked:
         standing: what became of the answer.
         words: the same in a sentence.
         result: COUNTED: the verified result, with the published estimate.
-        shown: MISSING: what the evidence shows to others, too; None where there is none: by the
-            round's suite, by verified mixing, which needs none, or of messages that stand on the
-            board twice.
+        shown: for MISSING, what the evidence proves to others; None if there is no evidence: the
+            round's suite gives none, provable mixing needs none, or the messages are on the board
+            twice.
         error: the typed error behind any standing but COUNTED.
     """
 
@@ -175,5 +175,5 @@ class Checked:
 
 
 def _finite(epsilon: float | None) -> float:
-    """No number means no finite bound."""
+    """Read a certificate's number: None means that there is no finite bound."""
     return math.inf if epsilon is None else epsilon

@@ -38,7 +38,8 @@ class Policy(Section, frozen=True, kw_only=True):
         suites: suites that may seal; None: every one this software knows.
         mixes: ways of mixing that may be used, "plain" and "verified"; None: both.
         messages: most messages of one submission.
-        allow_corrupt: whether nodes may take part that say they are corrupt. In a laboratory only.
+        allow_corrupt: whether to accept nodes that declare themselves corrupt; only for
+            experiments.
         min_colluding: fewest reports that the guarantee must not count on: from users who help the
             adversary, and from an entry node that makes them up.
         min_colluding_share: the same as a share of the certificate's users, from 0 to below 1.
@@ -111,13 +112,13 @@ def check_policy(
     4. Number of nodes, number of distinct operators.
     5. Suite, and way of mixing.
     6. Messages of one submission.
-    7. No node of `corrupt`, those that say they are, unless the policy allows it.
-    8. The guarantee holds with as many reports that are not honest users' as the policy wants; one
-       that needs no honest people does.
+    7. No node of `corrupt` (those that declare themselves corrupt), unless the policy allows it.
+    8. The guarantee tolerates as many dishonest reports as the policy requires; one that needs no
+       honest people always does.
     9. The question, by its identifier and its fields.
 
     Raises:
-        ClientPolicyRefusal: names what is beyond the policy, with the value and the limit.
+        ClientPolicyRefusal: names the violated limit and the round's value.
     """
     distance = _protected_distance(policy, certificate)  # 1
     # By the definition of metric adjacency: at distance d the certificate has ε d and the same δ,

@@ -1,10 +1,10 @@
 """Responses that a device draws once and keeps, for mechanisms with memoised responses.
 
-What is promised of all rounds of a question together rests on this: the response is never drawn
-again, whatever the user's value becomes. A response drawn for a new value would show that the value
-changed, and what both of them were, without limit (docs/accounting.md, K14). It is on disk before
-anything that depends on it leaves the device, and the first one written wins. The file holds the
-response, which is randomised already, and no value.
+The guarantee over all rounds of a question rests on this: the response is never drawn again, even
+if the user's value changes. A response drawn for a new value would reveal the change, and both
+values, without limit (docs/accounting.md, K14). It is on disk before anything that depends on it
+leaves the device, and the first one written wins. The file holds the response, which is randomised
+already, and no value.
 
 The folder belongs to one user; mode 0700, files 0600. Its lock is held while something in it is
 read or changed.

@@ -189,7 +189,7 @@ def prepare_all(
 
 
 def _keeping(response: int) -> Recall:
-    """The recall of a user who has this one response already."""
+    """A `Recall` that always returns this response."""
 
     def recall(_name: str, _draw: Callable[[], int]) -> int:
         return response

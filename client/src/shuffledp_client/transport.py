@@ -1,7 +1,7 @@
 """The client's calls: announcements from the broker or the analyst, submissions, results, boards.
 
-Only `UnreachableError` is retried: whatever a party said on purpose stays said. Submitting is
-idempotent, so a lost answer costs nothing.
+Only `UnreachableError` is retried; a party's own refusal is final. Submitting is idempotent, so a
+lost answer costs nothing.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class _Caller:
         self._backoff = backoff or Backoff()
 
     async def ready(self) -> None:
-        """Returns once the connection stands, so that no later call waits for it.
+        """Wait until the connection is established, so that no later call waits for it.
 
         Raises `UnreachableError`.
         """
@@ -160,7 +160,7 @@ class EntryNode(_Caller):
     _offers_whole = True
 
     async def submit(self, prepared: PreparedSubmission) -> Signed:
-        """Sends a submission, again and again if need be, and gives the checked receipt.
+        """Send a submission, with retries, and return the checked receipt.
 
         Raises:
             UnreachableError: no attempt was answered.
@@ -209,7 +209,7 @@ class EntryNode(_Caller):
 def submission_header(
     round_id: str, credential: Signed, claim: Signed
 ) -> node_pb2.SubmissionHeader:
-    """What goes before an envelope."""
+    """The message that precedes an envelope in a submission."""
     return node_pb2.SubmissionHeader(
         round_id=round_id, credential=credential.to_bytes(), claim=claim.to_bytes()
     )
@@ -224,7 +224,7 @@ async def _requests(
 
 
 class AnalystReader(_Caller):
-    """A reader of what the analyst publishes. Nothing it says is believed here: callers verify."""
+    """Reads what the analyst publishes. Nothing is verified here: callers do it."""
 
     @classmethod
     def of(cls, keys: Path, roster: Roster, backoff: Backoff | None = None) -> Self:
@@ -312,7 +312,7 @@ class AnalystReader(_Caller):
 
 
 class Announcing(Protocol):
-    """Somebody who passes the analyst's announcements on; `AnalystReader` is one."""
+    """A source of the analyst's announcements, such as `AnalystReader`."""
 
     async def announcement(self, round_id: str | None = None) -> bytes:
         """As `AnalystReader.announcement`."""
@@ -360,8 +360,8 @@ async def find_round(
 ) -> CheckedRound:
     """The verified announcement of this round, or of one that is open now.
 
-    The broker is asked first; what it has and does not verify is passed over, since anybody may
-    have put it there. The analyst's answer decides, and its errors are raised.
+    The broker is asked first; announcements that do not verify are skipped, because anyone may have
+    published them there. The analyst's answer decides, and its errors are raised.
 
     Args:
         roster: of the deployment.
@@ -371,7 +371,7 @@ async def find_round(
         round_id: None accepts any open round.
         broker_seconds: how long the broker may take.
         backoff: how patiently the analyst is asked.
-        reader: another way to the analyst's words than a channel to it.
+        reader: how to read from the analyst; None: over a channel to it.
     """
     if broker is not None:
         async with aclosing(

@@ -52,7 +52,7 @@ HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b
 
 
 class Callers(Protocol):
-    """Who is told of calls and of connections to end.
+    """Receives the beginning and end of every call, and the connections that must be closed.
 
     `transport.connections.Connections` is one.
     """
@@ -239,9 +239,9 @@ class Guard:
 
 
 class _Answer:
-    """A caller's `send`, each message of which must be taken in within some seconds.
+    """The caller's `send` with a time limit for each message.
 
-    The time is up: `late`.
+    `late` becomes True when the caller exceeds it.
     """
 
     def __init__(self, send: Send, seconds: float) -> None:
@@ -293,7 +293,7 @@ def page_application(
 def problem_response(
     error: ShuffleDPError, status: HTTPStatus | None = None, *, wait: int = 5
 ) -> Response:
-    """An error as an answer; one that may pass says after how many seconds to ask again."""
+    """The response for an error; for a temporary one it says after how many seconds to retry."""
     problem = problem_of(error, status)
     headers = {"retry-after": str(wait)} if isinstance(error, BusyError) else {}
     return Response(to_json(problem), problem.status, headers, PROBLEM)
@@ -302,7 +302,7 @@ def problem_response(
 def peer_of(scope: Scope) -> str:
     """The caller's address and port, as gRPC writes them.
 
-    "gone" for one who hung up before anybody could ask.
+    "gone" if the caller had already disconnected.
     """
     client = scope.get("client")
     if client is None:
@@ -336,7 +336,7 @@ def _route_of(scope: Scope) -> str:
 def _where(error: BaseException) -> list[str]:
     """The lines that led to an error, outermost first.
 
-    Not its words, which may quote what a caller sent.
+    Without the error's message, which may quote what a caller sent.
     """
     return [
         f"{Path(frame.filename).name}:{frame.lineno}"
@@ -349,7 +349,7 @@ def _json(data: bytes) -> Response:
 
 
 class _Board(StreamingResponse):
-    """A board as it comes, in a slot of its own.
+    """A board, passed on as it arrives; it occupies one download slot.
 
     An evicted download ends with the connection, as a late one does.
     """

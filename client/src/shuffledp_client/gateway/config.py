@@ -78,12 +78,12 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         addresses: host:port by party, where the gateway finds it other than at the roster's
             address.
         body_bytes: longest body of a submission.
-        waiting_bytes: of all bodies that are on their way in at one time; beyond it a device is
-            asked to come later.
+        waiting_bytes: most bytes of all bodies that are being received at one time; beyond it
+            devices are told to retry later.
         submission_seconds: how long one body may take to come in.
-        boards: downloads of boards at one time.
-        requests_per_minute: of one address (of one /64 network, under IPv6), and how many may come
-            at once.
+        boards: most simultaneous downloads of boards.
+        requests_per_minute: most requests of one address (under IPv6: of one /64 network), which
+            may come all at once.
         web: for pages; None: only devices with the deployment's certificate.
     """
 

@@ -2,8 +2,8 @@
 
 The head must arrive within some seconds; the application limits the body.
 
-uvicorn bounds the silence between two requests, and nothing else: a caller that sends a byte now
-and then could keep a connection open without end.
+uvicorn limits only the idle time between two requests: a caller that sends a byte now and then
+could keep a connection open indefinitely.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class TimedConnection(H11Protocol):
             self._expect()
 
     def on_response_complete(self) -> None:
-        """End our limit on slowness: until the next request uvicorn's limit on silence applies."""
+        """End our time limit; until the next request uvicorn's limit on idle time applies."""
         self._relax()
         super().on_response_complete()
         # Of a body that the application did not want the rest may still come: not for longer than a
@@ -96,7 +96,7 @@ class TimedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def _request_is_complete(self) -> bool:
-        """Whether nothing is waited for under our bound: here, when the head is there."""
+        """Whether our time limit has ended: here, when the request's head is complete."""
         return self._answering()
 
     def _answering(self) -> bool:
@@ -118,7 +118,7 @@ class BoundedConnection(TimedConnection):
     """
 
     def send_400_response(self, msg: str) -> None:
-        """Answers what is no HTTP, as every other error is answered."""
+        """Answer bytes that are not HTTP with a problem document, like every other error."""
         problem = to_json(problem_of(MalformedRequestError(msg)))
         headers = [
             ("content-type", PROBLEM),

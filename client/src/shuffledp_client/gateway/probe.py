@@ -1,8 +1,8 @@
 """Health probe of a gateway: `python -m shuffledp_client.gateway.probe CONFIG`.
 
-The health check of the gateway's container image, and of people: it shows the gateway's own TLS
-pair, as a device shows its own, and ends with 0 when the process answers. Whether the parties
-behind it answer is not asked.
+The container image's health check, also for use by hand. It connects with the gateway's own TLS
+pair, as a device does with its own, and exits with 0 when the process answers. It does not check
+the parties behind the gateway.
 """
 
 from __future__ import annotations

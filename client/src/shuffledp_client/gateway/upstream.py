@@ -37,11 +37,11 @@ class Upstream:
         self._entries: OrderedDict[str, str] = OrderedDict()
 
     async def announcement(self, round_id: str | None = None) -> bytes:
-        """As the analyst gives it."""
+        """The announcement, unchanged."""
         return await self._analyst.announcement(round_id)
 
     async def ending(self, round_id: str) -> ResultBody:
-        """Result and discards, as the analyst gives them."""
+        """The result and the discards, unchanged."""
         result, discards = await self._analyst.ending(round_id)
         return ResultBody(result=result, discards=discards[:MAX_DISCARDS])
 

@@ -174,7 +174,7 @@ class NamedOrigins:
         """The address that counts for limits.
 
         Behind a named proxy: the last address of `X-Forwarded-For` that is not a named proxy's.
-        Whatever stands before it was written by the caller.
+        Earlier entries are the caller's own and prove nothing.
         """
         peer = str((scope.get("client") or ("",))[0])
         if peer not in self._proxies:

@@ -61,7 +61,7 @@ def build_module(source: str) -> str:
 
 
 def find_reordering(source: str, module: str) -> str | None:
-    """The first property or text of a source that its module has elsewhere; None without any.
+    """The first property or text whose place differs between source and module; None if none does.
 
     A minifier renames variables, but each property and text stays, in the same order.
     """
