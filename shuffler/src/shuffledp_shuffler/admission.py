@@ -1,9 +1,9 @@
 """Revocation and expiry of genuine credentials.
 
 The enrolment authority of a population signs complete lists of withdrawn credentials, each with the
-next serial. The entry node looks at the file before every submission and reads it when it has
-changed. The newest list that it ever accepted stays in its state folder: no older, torn or missing
-file brings a credential back. docs/protocol.md, "Submit".
+next serial. The entry node checks before every submission whether the file has changed, and if so
+reads it. It keeps the newest list that it ever accepted in its state folder: an older, damaged or
+missing file does not restore a credential. docs/protocol.md, "Submit".
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _EMPTY: Final = _List(0, "", frozenset())
 class Admission:
     """Withdrawal lists of a node's populations.
 
-    `folder` holds `<population>.json`; None: none is ever withdrawn.
+    `folder` holds `<population>.json`; None: no credential is ever withdrawn.
 
     `refusal` may be called from any thread.
     """
@@ -104,7 +104,7 @@ class Admission:
     def newest(self, population: str) -> tuple[int, str, bytes]:
         """Serial, digest and document of the newest list of a population.
 
-        0 and nothing where there is none.
+        0 and empty values if there is none.
         """
         if self._folder is None or population not in self._populations:
             return (0, "", b"")

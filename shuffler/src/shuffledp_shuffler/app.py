@@ -56,8 +56,9 @@ def build(
 ) -> tuple[MixNode, Service]:
     """Builds a node and the server in front of it; `recover` the node before the server starts.
 
-    `corrupt` is the log folder of a deliberately corrupt node; None: an honest node. A node of any
-    other code than ours (`node_of`) is corrupt, too, and says so: what it does is unknown.
+    `corrupt` is the log folder of a deliberately corrupt node; None: an honest node. A node that
+    runs other code than ours (`node_of`) also declares itself corrupt, because its behaviour is
+    unknown.
 
     Must be called in a running event loop. Raises `ConfigError` for unusable keys, roster or state
     folder, and `DocumentError` for a roster that is not signed by the pinned root key.

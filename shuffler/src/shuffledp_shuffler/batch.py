@@ -59,11 +59,11 @@ class Batch:
 
     @property
     def stretch_bits(self) -> int:
-        """Log2 of a stretch of peeled units, which two-byte labels can number."""
+        """Log2 of the length of a stretch of units, short enough for two-byte labels."""
         return max(_STRETCH_BITS, (self.units >> 16).bit_length())
 
     def left_out(self, memory: int) -> LeftOut:
-        """A collection of places of units to leave out, by stretches, in about `memory` bytes."""
+        """A set of positions of units to leave out, by stretches, in about `memory` bytes."""
         return LeftOut(
             self.stem("units"),
             max(1, -(-self.units >> self.stretch_bits)),
@@ -85,7 +85,7 @@ class Batch:
         return _pieces(self.source, self.layer.unit_bytes, start, end)
 
     def pieces_of_dummies(self) -> Iterator[tuple[NDArray[np.intp], Records]]:
-        """The records that this node adds, and their places in the pool, behind all others."""
+        """The records that this node adds, and their positions in the pool, after all others."""
         if self.added is not None:
             for places, records in _pieces(self.added, self.record_bytes, 0, self.dummies):
                 yield places + self.records, records

@@ -47,9 +47,9 @@ class LeftOut:
     """
 
     def __init__(self, stem: Path, stretches: int, bits: int, memory: int) -> None:
-        """None is left out.
+        """Create a shuffle from which no record is left out.
 
-        `stem`: what files are called like, if any are needed; `memory`: bytes.
+        `stem`: prefix of file names, if any are needed; `memory`: bytes.
         """
         self.count = 0
         self._bits = bits
@@ -68,7 +68,7 @@ class LeftOut:
         self._buckets.close()
 
     def add(self, pieces: Iterable[NDArray[np.uint64]]) -> None:
-        """Leaves out these addresses as well, each of which comes once."""
+        """Leave out these addresses as well; each may be added once."""
         for addresses in pieces:
             stretches = (addresses >> np.uint64(self._bits)).astype(np.uint16)
             numbers = addresses & np.uint64(2**self._bits - 1)
@@ -76,9 +76,9 @@ class LeftOut:
             self.count += len(addresses)
 
     def take(self, stretch: int) -> NDArray[np.intp]:
-        """Numbers within a stretch that are left out, in no particular order.
+        """Remove and return the addresses left out of a stretch, counted from its start, unordered.
 
-        Asked once for each stretch.
+        Call it once for each stretch.
         """
         return (
             np.ascontiguousarray(self._buckets.take(stretch))
@@ -95,7 +95,7 @@ class BucketShuffle:
     """
 
     def __init__(self, stem: Path, layout: Layout, width: int, random: RandomBytes) -> None:
-        """No records yet. `stem`: what files are called like; `width`: bytes of a record."""
+        """Create an empty shuffle. `stem`: prefix of file names; `width`: bytes of a record."""
         self.layout = layout
         self._buckets = Buckets(stem, layout, width)
         self._random = random
@@ -136,8 +136,8 @@ class BucketShuffle:
     def permute(self, left_out: LeftOut) -> Iterator[PermutedBucket]:
         """Yields all records but those left out, bucket by bucket, in a uniformly random order.
 
-        What is left out must not depend on the labels: those of the others are then still
-        independent and uniform.
+        Which records are left out must not depend on the labels, so that the labels of the others
+        stay independent and uniform.
 
         Raises:
             NodeFault: a damaged file, or a bucket that does not fit into memory (probability below

@@ -26,7 +26,7 @@ _ROUND: Final = "capacity"
 
 @dataclass(frozen=True)
 class Capacity:
-    """Onions per second in the default suite, of one worker alone and of all at once."""
+    """Onions per second in the default suite, of a single worker and of all together."""
 
     alone: float
     saturated: float

@@ -68,9 +68,8 @@ def check_certificate(
     3. Its stage is "plan", and the round id can be one.
     4. It has not expired at `now` (milliseconds since 1970), and was issued less than ten minutes
        from it: an older one may be of a round that has ended.
-    5. Its route has node `name` at the position, the suite is known. On the headers and discards of
-       that route the accountant settles and releases: a node that is not on it must not take part,
-       or its word would not count.
+    5. Its route has node `name` at the position, the suite is known. The accountant settles and
+       releases on headers and discards of that route only, so no other node may take part.
 
     Raises:
         DocumentError: steps 1 to 5, as its branches, `StaleRosterError` for the roster;
@@ -115,8 +114,8 @@ def check_certificate(
 def check_after_start(certificate: Certificate, started: int) -> None:
     """Refuses an unknown round certified before this node was started (milliseconds since 1970).
 
-    A node knows every round it took part in since then. Its disk tells of those before, unless it
-    is a restored backup: such a node would mix a round again whose budget was released.
+    A node knows every round in which it has taken part since then, and earlier ones from its disk.
+    If the disk is a restored backup, it could mix a round again whose budget was released.
     docs/protocol.md, "PrepareRound".
 
     Raises:
@@ -327,7 +326,7 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
 def _history_bytes(header: BatchHeader, terms: Terms) -> int:
     """Bytes in front of the records.
 
-    Bounded, because they are read before anything in them is believed.
+    Their number is bounded, because they are read before they are verified.
     """
     if terms.mixing is None:
         if header.history is not UNSET:
@@ -342,10 +341,10 @@ def _history_bytes(header: BatchHeader, terms: Terms) -> int:
 
 
 def check_dropped(dropped: int, users: int, terms: Terms) -> None:
-    """Raises `BadBatchError` when the nodes so far dropped more onions than the plan has room for.
+    """Raise `BadBatchError` if the nodes so far have dropped more onions than the plan allows.
 
-    docs/protocol.md, "Lost messages": beyond that the crowd that the certificate counts on may not
-    be there.
+    docs/protocol.md, "Lost messages": beyond that limit there may be fewer honest reports than the
+    certificate requires.
     """
     if dropped and terms.mixing is not None:
         raise BadBatchError("no onion of a verified round may be dropped")

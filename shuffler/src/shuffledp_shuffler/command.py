@@ -1,4 +1,4 @@
-"""Command line options of `shuffledp-shuffler`; why they are not in `cli`, see there."""
+"""Command line options of `shuffledp-shuffler`, apart from `cli` for the reason given there."""
 
 from __future__ import annotations
 

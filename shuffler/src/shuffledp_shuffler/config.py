@@ -14,7 +14,7 @@ from shuffledp_shuffler.uploads import UploadLimits
 class MixingConfig(Section, frozen=True, kw_only=True):
     """Memory for mixing: at most `memory` bytes of the node's own process for any batch.
 
-    What does not fit lies sealed on the disk meanwhile. docs/operations.md, "Sizing".
+    The rest is kept on disk, encrypted. docs/operations.md, "Sizing".
     """
 
     memory: int = MEMORY_BYTES
@@ -32,15 +32,15 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
 
     Its status is announced at `broker`, if there is one. `workers` processes peel (0: one per
     processor). At most `max_submissions` submissions, or `submission_bytes` of them, are received
-    at a time as streams, each for at most `submission_seconds` and no slower than `submission_rate`
-    bytes a second; at most `waiting_submissions` others wait for a place, and as many that came in
-    one message are being checked. The next hop may be unreachable for `relay_seconds` before the
-    round is given up. A round that makes no progress within `abandoned_seconds` after its closing
-    time is given up, too, so that its key does not stay on the disk. A node that starts
-    with a state folder which no node used for `away_seconds` gives up the rounds that are open in
-    it: it may be a restored backup. `withdrawals` is the folder with the list of withdrawn
-    credentials of every population, `<population>.json`; None: none is ever withdrawn. `mixing`
-    bounds what mixing a round takes; `engine` says on which machines it is done.
+    as streams at one time, each for at most `submission_seconds` and at `submission_rate` bytes a
+    second or faster; at most `waiting_submissions` others wait for their turn, and as many
+    single-message ones are checked at a time. The round fails if the next hop is unreachable for
+    `relay_seconds`, or if it makes no progress within `abandoned_seconds` after its closing time,
+    so that its key does not stay on the disk. If no node used the state folder for `away_seconds`,
+    its open rounds fail at the start: it may be a restored backup. `withdrawals` is the folder with
+    the list of withdrawn credentials of every population, `<population>.json`; None: no credential
+    is ever withdrawn. `mixing` limits the memory for mixing; `engine` selects the machines that do
+    it.
     """
 
     broker: BrokerConfig | None = None

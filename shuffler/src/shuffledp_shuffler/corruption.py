@@ -1,7 +1,7 @@
 """Logs of a deliberately corrupt node: it follows the protocol, and records all that it learns.
 
-For laboratories: the guarantee is (ε, δ) while one node is honest and ε_L when none is, and an
-attack that joins these logs shows both. A corrupt node says so in its round key, and with it in
+For experiments: the guarantee is (ε, δ) if one node is honest and ε_L if none is, and an attack
+that joins these logs demonstrates both. A corrupt node says so in its round key, and with it in
 every manifest, in its status and in its log. docs/protocol.md, section "Corrupt nodes".
 
 LOG/<round>.npz    numpy arrays without pickle, whole or absent, for the owner only:
@@ -278,8 +278,8 @@ def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, Corrupt
     1. There is one at least.
     2. Each is of this round and deployment.
     3. No two are of one position.
-    4. All count the same users and dummies, and records that never become more along the route
-       but by the dummies.
+    4. All count the same users and dummies, and along the route the number of records grows only by
+       the dummies.
 
     Raises:
         CorruptLogError: one of these, or a log that `read_log` refuses.

@@ -39,7 +39,7 @@ async def make_dummies(
     Args:
         path: the file.
         mechanism: the certified one, whose law the dummies have.
-        layers: what they are sealed in.
+        layers: the layers of encryption around them.
         pool: worker processes.
         progress: called with the number of dummies sealed so far.
 

@@ -61,8 +61,8 @@ def wide_tagger(key: bytes) -> Tagger:
     The 128 bits are two words.
 
     The CBC-MAC of AES (Bellare, Kilian, Rogaway 2000): a pseudo-random function while all messages
-    have one length. Without the key no one can make records whose tags meet, or fall into one
-    bucket.
+    have one length. Without the key no one can make different records with equal tags, or records
+    that gather in one bucket.
     """
     # ECB over a column of blocks is one step of the CBC chains of all records together; no block
     # leaves this function.
@@ -112,7 +112,7 @@ class DuplicateIndex:
         """An index of at most `records` records, in about `memory` bytes.
 
         Args:
-            stem: what files of the index are called like, if it needs any.
+            stem: prefix of the index's file names, if it needs files.
             records: number of records.
             memory: bytes.
             tags: see `tagger`.
@@ -138,7 +138,7 @@ class DuplicateIndex:
         self._buckets.close()
 
     def add(self, records: Records, addresses: NDArray[np.uint64]) -> None:
-        """Adds records, in the order in which the first of equal ones is the one that is kept."""
+        """Add records, in order: of equal ones the first is kept."""
         tags = self._tags(records)
         # The high bits: the low ones decide the order inside a bucket, and may as well be others.
         labels = (tags >> np.uint64(48)).astype(np.uint16) & np.uint16(
@@ -151,8 +151,8 @@ class DuplicateIndex:
 
         Which ones depends on the input alone.
 
-        Equal records are many in one bucket where somebody sent many; so a bucket is gone through
-        in parts, and of equal records only one goes on to the next part.
+        A sender of many equal records makes one bucket large. So a bucket is read in parts, and of
+        equal records only the first is carried to the next part.
 
         Raises:
             NodeFault: a damaged file, or more different records in a bucket than happens

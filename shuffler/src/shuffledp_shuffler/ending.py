@@ -48,7 +48,7 @@ async def _close_open_round(services: NodeServices, live: LiveRound) -> None:
 async def abandon_overdue_round(services: NodeServices, live: LiveRound, patience: int) -> None:
     """Fails a waiting round that ended `patience` milliseconds ago, and erases its keys.
 
-    Of a verified round that is done, erases what its steps could be answered from.
+    For a verified round that is done, erases what inquiries about its mixing need.
     """
     async with live.lock:
         record = live.record
@@ -67,7 +67,7 @@ async def abandon_overdue_round(services: NodeServices, live: LiveRound, patienc
 
 
 async def _erase_answers(live: LiveRound) -> None:
-    """Erases all that a verified round's steps could be answered from.
+    """Erase all that inquiries about a verified round's mixing need.
 
     If the disk refuses, the next sweep tries again.
     """
@@ -109,8 +109,8 @@ async def _discard(
 ) -> Signed:
     """Erases a stopped, damaged or unknown round, and returns its signed discard.
 
-    Under the lock under which keys are made: no new key can be promised for a round that is being
-    deleted.
+    It holds the lock under which keys are made, so that no new key is made for a round that is
+    being deleted.
     """
     earlier = services.store.discard_of(round_id)
     if earlier is not None:

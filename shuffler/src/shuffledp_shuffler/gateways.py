@@ -2,9 +2,9 @@
 
 docs/protocol.md, "Submit".
 
-A stream has no right that a single call lacks: every submission in it is checked and answered as if
-it were alone, and what is under way is bounded. What a stream saves is the cost of calls, and it
-fills the groups that are stored at once.
+A stream has no privileges over single calls: every submission in it is checked and answered
+separately, and the number under way is bounded. It saves the cost of calls, and fills the groups
+that are stored together.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Gateways(Generic[Request]):
 
 
 class _Stream(Generic[Request]):
-    """One stream: `read` puts what was begun in a line, `groups` takes its answers out of it."""
+    """One stream: `read` queues the submissions it begins, `groups` yields their answers."""
 
     def __init__(self, take: Callable[[Request], Taken], patience: float) -> None:
         self._take = take
@@ -128,7 +128,7 @@ class _Stream(Generic[Request]):
             raise first.error
 
     async def _first(self, latest: float) -> Taken | _End:
-        """What comes next, by that time of the loop's clock."""
+        """The next submission; waits until that time of the loop's clock."""
         item, self._next = self._next, None
         try:
             async with asyncio.timeout_at(latest):
@@ -143,7 +143,7 @@ class _Stream(Generic[Request]):
         )
 
     def _ready(self) -> Taken | None:
-        """The next one, if its answer is there."""
+        """The next submission if its answer is there, otherwise None."""
         if self._next is None and not self._line.empty():
             self._next = self._line.get_nowait()
         item = self._next

@@ -238,9 +238,9 @@ class Batches:
         True if it was committed now, False for the repetition of one that was before.
 
         1. The header fits the round and comes from our predecessor (`check_batch`).
-        2. It is the first batch, or the committed one again, whose bytes are let through: a sender
-           that is answered while it writes may take the answer for a failure, and would send it all
-           again without end.
+        2. It is the first batch, or a repetition of the committed one. The bytes of a repetition
+           are read to the end: a sender that is answered while it writes may mistake the answer for
+           a failure, and would repeat forever.
         3. Exactly the announced bytes arrive, with the announced digest; they are flushed to disk.
         4. The round is still waiting for it; the batch and its header become the round's, at once.
 

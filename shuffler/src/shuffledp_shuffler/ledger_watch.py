@@ -61,8 +61,8 @@ class LedgerWatch:
 
         Raises:
             ForeignDocumentError: step 1.
-            LedgerBehindError: none of 2 to 4. It is recorded, so that asking again with higher
-                positions is no way out.
+            LedgerBehindError: none of 2 to 4. It is recorded, so that repeating the call with
+                higher positions does not help.
         """
         self._roster.population(certificate.population)  # 1
         seen = self._seen.get(certificate.population)

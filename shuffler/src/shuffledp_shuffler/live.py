@@ -121,16 +121,16 @@ class LiveRound:
         return self.secret
 
     def lend_hop(self) -> Hop | None:
-        """The hop that answered last, which is no longer kept; None when none is.
+        """Take the cached hop out of the cache; None if there is none.
 
-        It is not erased meanwhile.
+        The caller's hop is not erased while it is in use.
         """
         hop, self._hop = self._hop, None
         self.forget_hop()
         return hop
 
     def keep_hop(self, hop: Hop) -> None:
-        """Keeps what has answered for the next inquiry within `IDLE_SECONDS`.
+        """Cache the hop that has answered, for further inquiries within `IDLE_SECONDS`.
 
         Erased if the secrets are gone.
         """
@@ -151,9 +151,9 @@ class LiveRound:
             self._hop = None
 
     def forget_secrets(self) -> None:
-        """Erases round key, secrets, and the hop that is kept, in memory.
+        """Erase round key, secrets and cached hop from memory.
 
-        The disk is the caller's.
+        The caller erases them from the disk.
         """
         self.private_key = self.secret = None
         self.forget_hop()

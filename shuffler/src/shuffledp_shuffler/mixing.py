@@ -76,8 +76,8 @@ async def mix(
        bucket.
     3. Of an onion that stands several times in the pool of the entry node one is kept. Then the
        node's own dummies are added, each to a random bucket.
-    4. What was dropped is not too much. How many are dropped depends on the input alone: mixing
-       again drops as many.
+    4. The number of dropped records is within the limit. It depends only on the input: mixing again
+       drops as many.
     5. Bucket after bucket is permuted uniformly and written.
 
     Args:
@@ -86,10 +86,11 @@ async def mix(
         random: the operating system's randomness.
         progress: called with the number of records peeled so far.
         measured: called at the end of every stage.
-        recorder: None but on a node that was corrupted on purpose; called once the target is whole.
+        recorder: only on a deliberately corrupt node, else None; called once the target is
+            complete.
         allowed: step 4; called before anything is written to the target.
-        memory: bytes that this takes at most in this process, beside some megabytes; a recorder
-            takes 24 a record more.
+        memory: most bytes that mixing uses in this process, besides some megabytes; a recorder uses
+            24 more per record.
 
     Raises:
         NodeFault: lost data, a lost worker, a disk that refuses what is spilled, or too little
@@ -124,9 +125,9 @@ async def mix(
 
 
 class _Mixing:
-    """One run of `mix`: its methods are the steps there, in that order.
+    """One run of `mix`, with a method for each of its steps, in order.
 
-    What it opens is closed by `stack`.
+    `stack` closes all files that it opens.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class _Mixing:
         self.seconds[name] += time.perf_counter() - began
 
     def drop_repeated_units(self) -> None:
-        """Step 1."""
+        """Step 1 of `mix`: keep one of each onion that is repeated in the incoming batch."""
         with self._stage(CHECK):
             for places, units in self._batch.pieces(0, self._batch.units):
                 self._index.add(units, places.astype(np.uint64))
@@ -169,7 +170,7 @@ class _Mixing:
             self._index.close()
 
     async def peel(self, pool: PeelPool, progress: Callable[[int], None]) -> None:
-        """Step 2."""
+        """Step 2 of `mix`: decrypt every unit, and put each record into a random bucket."""
         batch = self._batch
         at_work: deque[NDArray[np.intp]] = deque()
 
@@ -214,7 +215,7 @@ class _Mixing:
                 self._index.add(records, addresses)
 
     def drop_repeated_records(self) -> None:
-        """Step 3."""
+        """Step 3 of `mix`: keep one of each onion that is repeated in the entry node's pool."""
         with self._stage(CHECK):
             self._records_out.add(self._index.find_repeated(self._shuffle.records_at))
             self._index.close()
@@ -228,7 +229,7 @@ class _Mixing:
                 self._trace.came(places, addresses)
 
     def write(self, allowed: DropCheck) -> MixResult:
-        """Steps 4 and 5."""
+        """Steps 4 and 5 of `mix`: check the number dropped, then write each bucket permuted."""
         batch, digest = self._batch, hashlib.sha256()
         records = self._shuffle.count - self._records_out.count
         dropped = batch.records + batch.dummies - records

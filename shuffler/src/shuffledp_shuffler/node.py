@@ -55,7 +55,7 @@ class MixNode:
             try:
                 await self._services.work.cluster.check()
             except WorkersLost as error:
-                structlog.get_logger().error("the cluster does not answer", reason=str(error))
+                structlog.get_logger().error("Ray cluster unreachable", reason=str(error))
 
     async def measure(self) -> None:
         """Measures the peeling rate for the metrics page, in under a second. Call it when idle."""

@@ -57,7 +57,7 @@ ENTRY: Final = 1
 class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """State of a round at a node, without its private key and its bulk data.
 
-    `accepted` counts reports (users) from the moment the node knows them for good; seconds are of
+    `accepted` is the number of reports (users) once it is final at this node; seconds are those of
     finished phases. `error` and `reason` are the class name and message of what failed the round.
     """
 

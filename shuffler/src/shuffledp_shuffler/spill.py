@@ -148,7 +148,7 @@ class Buckets:
     def _read_segments(self, bucket: int, first: int, end: int) -> Records:
         """Rows of the segments first..end-1.
 
-        The last may be the one in memory, and then is not copied if alone.
+        The last may be the segment in memory, which is not copied if it is the only one.
         """
         sealed, length = int(self._sealed[bucket]), self.layout.segment
         start = bucket * length
@@ -215,7 +215,7 @@ def _nonce(bucket: int, segment: int) -> bytes:
 
 
 def _ranks(labels: NDArray[np.uint16], buckets: int) -> NDArray[np.int64]:
-    """For every label the number of equal ones before it."""
+    """For every label, the number of equal labels before it."""
     order = np.argsort(labels, kind="stable")
     counts = np.bincount(labels, minlength=buckets)
     ranks = np.empty(len(labels), dtype=np.int64)

@@ -56,10 +56,10 @@ CREATE TABLE IF NOT EXISTS accepted (
 
 @dataclass(frozen=True)
 class Submission:
-    """A genuine submission or, without envelope, the query which one of a credential was accepted.
+    """A genuine submission; without an envelope, a query for the credential's accepted one.
 
-    `refusal` is what a new submission is refused with; an accepted one that comes again is answered
-    all the same.
+    `refusal` is the error for a new submission; a repetition of an accepted one still gets its
+    receipt.
     """
 
     credential: str
@@ -145,8 +145,8 @@ class Spool:
         Raises `NodeFault` when they contradict each other or are damaged.
 
         `accepted` is called once per commit, in the writer's thread, with the number of submissions
-        added. `guard` may refuse a submission by what others hold; it is called there, too, so that
-        no two can pass it at once.
+        added. `guard` may refuse a submission that conflicts with an accepted one; it is called in
+        the same thread, so that two conflicting ones cannot both pass.
         """
         self._count = accepted
         self._guard = guard
@@ -316,7 +316,7 @@ class Spool:
     ) -> list[tuple[_Request, Submission]]:
         """Commit a group: envelopes first, then the index, so that indexed envelopes always exist.
 
-        Returns those that are stored, or only ask; the others have their refusal as outcome.
+        Returns the stored submissions and the queries; the others have their refusal as outcome.
         """
         if not group:
             return []

@@ -87,9 +87,9 @@ class RoundFolder:
         self.erase_consumed(record.phase)
 
     def make_room(self, write: Callable[[], None]) -> None:
-        """Calls `write`.
+        """Call `write`; if the disk is full, make room and call it again.
 
-        Where the disk refuses, erases key and bulk data of this finished round and calls again.
+        The room comes from erasing key and bulk data of this finished round.
         """
         try:
             write()
@@ -136,7 +136,7 @@ class RoundFolder:
 
     @property
     def attempts(self) -> int:
-        """What `count_attempts` wrote last; 0 before."""
+        """The number that `count_attempts` wrote last; 0 before."""
         try:
             return int(self._attempts.read_text())
         except (FileNotFoundError, ValueError):
@@ -162,7 +162,8 @@ class RoundFolder:
 
         Harmless to repeat, so that a crash in it is harmless.
 
-        Nothing of a verified round in which this node may still be asked for a step.
+        In a verified round nothing is erased while this node may still get an inquiry about its
+        step.
         """
         if answerable:
             return

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class PoolTrace:
-    """Joins the places of records in the pool with the order in which they went out.
+    """Maps the records that go out to their positions in the pool.
 
     Memory: 24 bytes a record.
     """
@@ -18,16 +18,16 @@ class PoolTrace:
         self._output: list[NDArray[np.uint64]] = []
 
     def came(self, places: NDArray[np.intp], addresses: NDArray[np.uint64]) -> None:
-        """Records of these places in the pool went to these addresses."""
+        """Note that the records at these pool positions went to these addresses."""
         self._places.append(places)
         self._addresses.append(addresses)
 
     def went(self, addresses: NDArray[np.uint64]) -> None:
-        """The records of these addresses went out, in this order."""
+        """Note that the records at these addresses went out, in this order."""
         self._output.append(addresses)
 
     def of_output(self) -> NDArray[np.int64]:
-        """The place in the pool of every record that went out, in the order of the batch."""
+        """The pool position of every record that went out, in the order of the batch."""
         addresses = np.concatenate(self._addresses)
         places = np.concatenate(self._places)
         order = np.argsort(addresses)

@@ -59,7 +59,7 @@ class Uploads:
 
     @asynccontextmanager
     async def turn(self, round_id: str, credential: str) -> AsyncIterator[bool]:
-        """Serialises the calls of a credential; True if another one was waited for.
+        """Serialise the calls of a credential; True if this one had to wait for another.
 
         `BusyError` for too many.
         """
@@ -111,8 +111,8 @@ class Uploads:
 
         `BusyError` for one too many.
 
-        Not among the places: nothing of it is still to arrive, and slow uploads must not keep it
-        waiting.
+        It needs none of the upload places: it has arrived completely, and slow uploads must not
+        delay it.
         """
         if self._messages >= self._bounds.line:
             raise BusyError(

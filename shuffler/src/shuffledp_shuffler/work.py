@@ -1,7 +1,7 @@
 """Background work on a closed or delivered batch: mix, commit, erase, relay.
 
-Every step starts from what is on disk, so that after a crash, or a lost worker, it is simply done
-again. Nothing leaves the node before the permuted batch is committed, so a batch that is mixed
+Every step starts from the files on disk, so that it can be repeated after a crash or the loss of a
+worker. Nothing leaves the node before the permuted batch is committed, so a batch that is mixed
 twice is sent in one order only.
 """
 
@@ -213,7 +213,7 @@ class RoundPipeline:
     async def _dummies(self, live: LiveRound, progress: Callable[[int], None]) -> Path | None:
         """The file of this node's dummies, drawn at the first call; None where it adds none.
 
-        A separate step, so that an experiment can plant a node that forgets its noise.
+        A separate step, so that an experiment can replace it by a node that adds no noise.
         """
         terms, path = live.require_terms(), live.folder.dummies
         if not terms.geometry.dummies_per_node:

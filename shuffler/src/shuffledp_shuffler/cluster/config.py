@@ -20,8 +20,8 @@ class EngineConfig(Section, frozen=True, kw_only=True):
     With `ray`: the head's `address`, host:port; the file with the cluster's `token`; and the PEM
     files of this machine's `certificate` and `key`, and of the `authority` that signs those of all
     machines of the cluster, and of no other. A task on a worker takes at most about `task_memory`
-    bytes. A head, or the first worker, may be away `wait_seconds`; a cluster that finishes nothing
-    in `stall_seconds` is given up. docs/how-to/several-machines.md.
+    bytes. The head or the first worker may be unreachable for `wait_seconds`; a cluster that
+    finishes no task within `stall_seconds` is abandoned. docs/how-to/several-machines.md.
     """
 
     kind: Literal["local", "ray"] = "local"
@@ -77,7 +77,7 @@ class EngineConfig(Section, frozen=True, kw_only=True):
             ) from error
 
     def tls(self) -> ssl.SSLContext:
-        """What shows this machine to the head, and knows it.
+        """TLS credentials with which this machine and the head authenticate each other.
 
         Raises `OSError` for files that cannot be used.
         """

@@ -1,10 +1,10 @@
 """The process that directs a node's Ray cluster for one mixing.
 
-Its node may lose it without coming to harm.
+The node survives its death.
 
-A process of its own, because Ray ends a driver whose head is gone, and wants its secrets in the
-environment. It gets a `Work` and the other end of a pipe, tells its progress there, asks before it
-writes, and ends.
+It is a separate process because Ray kills a driver that loses the head, and reads its secrets from
+the environment. It gets a job and a pipe, reports its progress there, asks for permission before it
+writes, and exits.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class ClusterFault(WorkersLost):
-    """The cluster, or a machine of it, does not do its part.
+    """The cluster, or one of its machines, failed or does not answer.
 
     The work on disk is intact and can be done again.
     """
@@ -65,7 +65,7 @@ class ClusterFault(WorkersLost):
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """A job, and the files it is about: packed units, and what the records are written to."""
+    """A job and its files: the packed units to read, and the file for the records."""
 
     job: Job
     source: Path
@@ -146,7 +146,7 @@ class Cluster:
         return count
 
     def wait(self, refs: list[Any]) -> tuple[list[Any], list[Any]]:
-        """One that is done, and the others. Raises `ClusterFault` when none is for long."""
+        """Wait for a task; return it and the others. Raises `ClusterFault` if none ends in time."""
         done, others = self.ray.wait(
             refs, num_returns=1, timeout=self._config.stall_seconds, fetch_local=False
         )
@@ -162,7 +162,7 @@ class Cluster:
         )
 
     def get(self, refs: Any) -> Any:
-        """Values of references, with the errors of tasks as ours."""
+        """Fetch the results of tasks, and raise their errors as this program's types."""
         errors = self.ray.exceptions
         try:
             return self.ray.get(refs, timeout=self._config.stall_seconds)
@@ -210,7 +210,7 @@ class Mixing:
         self._ordered = remote(bucketful).options(num_returns=2, max_retries=RETRIES)
 
     def run(self) -> EndMessage:
-        """All steps; the target is whole afterwards, or absent."""
+        """Run all steps; the target is complete afterwards, or absent."""
         began = time.perf_counter()
         groups, buckets = self._open_blocks()
         self._pipe.send(StageMessage(PEEL, time.perf_counter() - began))
@@ -254,7 +254,7 @@ class Mixing:
         return groups, buckets
 
     def _find_repeated(self, groups: list[list[Any]]) -> list[NDArray[np.void]]:
-        """The entries that are left out, by buckets."""
+        """Find the repeated records, which are left out, by bucket."""
         job = self._job
         tasks = (
             self._again.remote(job, group, *(parts[group] for parts in groups))
@@ -300,7 +300,7 @@ class Mixing:
         return digest.hexdigest(), written
 
     def _in_turn(self, tasks: Iterator[Any]) -> Iterator[Any]:
-        """Values of tasks in their order, of which some are at work at a time."""
+        """Run tasks, a few at a time, and yield their results in order."""
         window: deque[Any] = deque()
         for task in tasks:
             window.append(task)
@@ -310,7 +310,7 @@ class Mixing:
             yield self._cluster.get(window.popleft())
 
     def _drop(self, more: int) -> None:
-        """Asks the node whether this many may be dropped; it ends this process if not."""
+        """Ask the node whether this many records may be dropped; it kills this process if not."""
         self._dropped += more
         self._pipe.send(DroppedMessage(self._dropped))
         self._pipe.recv()

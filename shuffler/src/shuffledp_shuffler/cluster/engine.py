@@ -35,7 +35,7 @@ class RayEngine:
     """Mixes batches on the Ray cluster of the configuration."""
 
     def __init__(self, config: EngineConfig, drive: Drive = drive) -> None:
-        """`drive`: see there; another one for measurements.
+        """`drive`: the driver's entry point, which measurements replace.
 
         Raises `ConfigError` when a file cannot be used.
         """
@@ -64,11 +64,10 @@ class RayEngine:
     ) -> MixResult:
         """Peel and permute a batch as `mixing.mix` does, but on the cluster.
 
-        No place of a record is ever kept here.
+        The position of a record is never stored here.
 
         Raises:
-            ClusterFault: the cluster, or a machine of it, does not do its part; mixing can be tried
-                again.
+            ClusterFault: the cluster, or one of its machines, failed; mixing can be tried again.
             NodeFault: lost data, or too little `task_memory` for so large a batch. Whatever
                 `allowed` raises.
         """
@@ -96,9 +95,9 @@ class RayEngine:
 
     @asynccontextmanager
     async def _driver_process(self, work: ClusterJob | None) -> AsyncIterator[Connection]:
-        """A process at work, and this end of its pipe.
+        """Context with a running driver process and our end of its pipe.
 
-        It is ended in the end, and with it all of its tasks.
+        The process and all its tasks are killed when the block ends.
         """
         context = multiprocessing.get_context(
             "spawn"

@@ -25,7 +25,7 @@ class StageMessage:
 
 @dataclass(frozen=True)
 class DroppedMessage:
-    """Number of records dropped so far; the node answers, or ends the process."""
+    """Number of records to drop; the node answers, or kills the process."""
 
     records: int
 
@@ -41,7 +41,7 @@ class EndMessage:
 
 @dataclass(frozen=True)
 class FailureMessage:
-    """The error because of which nothing was written."""
+    """The error that ended the mixing; nothing was written."""
 
     error: ShuffleDPError
 

@@ -24,7 +24,7 @@ def read_range(source: str, start: int, end: int) -> NDArray[np.uint8]:
 def open_block(
     release: str, job: Job, block: int, packed: NDArray[np.uint8]
 ) -> tuple[Sum | Sealed, ...]:
-    """`split`, its results one by one: Ray keeps each where it is until somebody wants it."""
+    """`work.split_block`, with separate results: Ray keeps each where it is until it is needed."""
     if (here := version(DISTRIBUTION)) != release:
         raise NodeFault(
             f"a worker has shuffledp-shuffler {here}, its node {release}: install the same on all "
@@ -35,12 +35,12 @@ def open_block(
 
 
 def repeats(job: Job, group: int, *parts: Sealed) -> NDArray[np.void]:
-    """`again`: Ray fetches what are arguments by themselves, and not what is in a list."""
+    """`work.again` with its parts as separate arguments: Ray does not fetch those inside a list."""
     return again(job, group, list(parts))
 
 
 def bucketful(
     job: Job, bucket: int, left_out: NDArray[np.void], *parts: Sealed
 ) -> tuple[Sum, Sealed]:
-    """`ordered`, in the same way."""
+    """`work.order_bucket` with its parts as separate arguments."""
     return order_bucket(job, bucket, left_out, list(parts))

@@ -156,7 +156,7 @@ def split_block(
 ) -> tuple[Sum, list[Sealed], list[Sealed]]:
     """Open a block, drop duplicates and failures, and assign records to random buckets.
 
-    `peel` is another function where only the moving of records is measured.
+    `peel` is replaced only to measure the moving of records without decryption.
 
     Returns:
         The multiset of its records; its part of every group of tags; and its part of every bucket.
@@ -202,7 +202,7 @@ def split_block(
 
 
 def again(job: Job, group: int, parts: list[Sealed]) -> NDArray[np.void]:
-    """Entries of one group whose record is equal to one at an earlier place.
+    """Entries of one group whose record equals one at an earlier position.
 
     `parts` are those of all blocks.
 
@@ -283,7 +283,7 @@ def _group_entries(job: Job, block: int, entries: NDArray[np.void]) -> list[Seal
 def _sorted_by(labels: NDArray[np.uint16], count: int) -> tuple[NDArray[np.intp], list[int]]:
     """An order that puts rows of equal labels together, as they came.
 
-    And where each label's rows end.
+    Also returns where the rows of each label end.
     """
     return np.argsort(labels, kind="stable"), np.cumsum(
         np.bincount(labels, minlength=count)

@@ -1,4 +1,4 @@
-"""A node's answers for what it put out: docs/mixing.md, T3 to T7."""
+"""A node's answers to inquiries about its output: docs/mixing.md, T3 to T7."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shuffledp_shuffler.mixproof.mixing import resume_output
 
 
 def accusation_of(live: LiveRound) -> bytes:
-    """The accusation that waits for a transcript, packed.
+    """The node's open accusation, which awaits a transcript, packed.
 
     Raises `RoundStateError` where none does.
     """
@@ -28,16 +28,15 @@ def accusation_of(live: LiveRound) -> bytes:
 def answer_inquiry(
     live: LiveRound, identity: Identity, roster: Roster, received: bytes, last_hop: Hop | None
 ) -> tuple[bytes, Hop]:
-    """Goes on with every trace of an inquiry, or with every passage where there are some.
+    """Continue every trace of an inquiry by this node's step, or every passage if it has any.
 
-    T7 is the core's: nothing is shown before all that was shown is checked.
+    T7 is checked in core: a node reveals nothing before it has verified all earlier steps.
 
     `last_hop` is the hop that answered the last inquiry about this round. None: it is read from
     disk, as after a restart; all claims are verified and the whole batch is opened again. The
     answers are the same.
 
-    Returns:
-        The answer, packed; and what it was made from, for the next inquiry.
+    Returns: The answer, packed; and the hop that made it, for the next inquiry.
 
     Raises:
         MalformedDocumentError: the inquiry cannot be read.

@@ -31,7 +31,7 @@ def split_submission(geometry: Geometry, submission: bytes) -> tuple[EnrolledCla
 
 
 def open_sealed(geometry: Geometry, round_id: str, private_key: bytes, sealed: bytes) -> bytes:
-    """What the envelope of a claim holds: seed and records. Raises `InvalidSubmissionError`."""
+    """Decrypt the envelope of a claim: seed and records. Raises `InvalidSubmissionError`."""
     try:
         return suite_named(geometry.suite).opener(private_key, binding(round_id, 1))(sealed)
     except BadBatchError as error:
@@ -43,9 +43,9 @@ def open_sealed(geometry: Geometry, round_id: str, private_key: bytes, sealed: b
 
 @dataclass(frozen=True)
 class ClaimCheck:
-    """Checks of one round at its entry node.
+    """Checks of submissions to a verified round, at its entry node.
 
-    `check` may be called from any thread, `guard` from one alone.
+    `check` may be called from any thread, `guard` only from one.
     """
 
     manifest: Manifest
@@ -62,7 +62,7 @@ class ClaimCheck:
         own_key: RoundKey,
         withdrawals: bytes,
     ) -> ClaimCheck:
-        """The checks of a round by the list of withdrawals that `own_key` names.
+        """The checks of a round, with the list of withdrawals that `own_key` names.
 
         `DocumentError` for another one.
         """
@@ -72,10 +72,10 @@ class ClaimCheck:
     def check(self, credential: Signed, submission: bytes, private_key: bytes) -> None:
         """Checks a submission whose credential and length are checked already.
 
-        1. The claim is the credential's, whose document is the one that everybody will check.
-        2. C1: it is enrolled when the round closes, by the list of withdrawals that the round goes
-           by.
-        3. C1 to C3, as everybody checks them.
+        1. The claim is signed by the credential; it is the document that every verifier will check.
+        2. C1: the credential is still enrolled when the round closes, according to the round's list
+           of withdrawals.
+        3. C1 to C3, as every verifier checks them.
         4. C4: the envelope opens to the records of the claim.
 
         Raises:
@@ -96,11 +96,11 @@ class ClaimCheck:
         open_submission(self.mixing, enrolled.claim, opened)  # 4
 
     def guard(self, credential: str, submission: bytes) -> BadClaimError | None:
-        """The refusal of a claim with a key that an accepted one has, L4.
+        """The refusal of a claim with a key of an already accepted claim, L4; None to accept it.
 
-        The keys of others count from here on.
+        The keys of accepted claims are remembered.
 
-        Two such claims cannot stand on one list, and both would have a receipt.
+        Two claims with a common key cannot be on one list, but both would have a receipt.
         """
         keys = split_submission(self.manifest.geometry, submission)[0].claim.key_list
         # The same credential again: what it was admitted with before may never have reached the
@@ -113,7 +113,7 @@ class ClaimCheck:
         return None
 
     def remember(self, envelopes: Path, accepted: int) -> None:
-        """Takes over the keys of submissions that were accepted before a restart."""
+        """Remember the keys of submissions that were accepted before a restart."""
         size = self.manifest.geometry.envelope_bytes
         with envelopes.open("rb") as file:
             for _ in range(accepted):

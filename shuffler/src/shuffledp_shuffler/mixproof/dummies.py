@@ -103,7 +103,7 @@ async def keep_dummies(live: LiveRound, data: bytes) -> None:
     4. C4: what is sealed opens to the records of the claim.
 
     Raises:
-        BadClaimError: naming the node, but where it did not sign the claim.
+        BadClaimError: naming the node, unless it did not sign the claim.
         InvalidSubmissionError: what is sealed does not open.
         RoundStateError: the submissions are closed.
     """

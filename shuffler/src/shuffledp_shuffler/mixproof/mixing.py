@@ -54,14 +54,14 @@ async def mix_provably(
 ) -> BatchHeader:
     """Mixes the round's input into `live.folder.outgoing`; returns the commitment to that batch.
 
-    Records that do not open are accused, and the node waits for `patience` seconds until all are
-    traced to their users, who are left out. Nothing leaves a node before. A crash before the batch
-    is committed begins anew, with another order: no party has seen the first one. The accusation
-    stays the same.
+    Records that fail to decrypt are accused, and the node waits up to `patience` seconds until all
+    are traced to their users, who are left out. Nothing leaves the node before that. After a crash
+    before the batch is committed, mixing starts again in another order, since no party has seen the
+    first one. The accusation stays the same.
 
     Raises:
-        BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: what came
-            does not stand; the message names the party at fault, if there is one.
+        BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: the input
+        does not verify; the message names the party at fault, if there is one.
         NodeFault: work on the batch has ended this node's process every time.
     """
     mixing = _mixing(live)
@@ -137,8 +137,8 @@ def _history_bytes(signed: Signed | None) -> int:
 def _attempt(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Work on the batch, unless every attempt ended the node's process, as too large a batch does.
 
-    What ended the process before counts until the batch is out: a process that ends while it puts
-    the batch out has taken it in well each time.
+    Earlier crashes count until the batch is committed: a process that dies while it makes the
+    output has read the input successfully each time, so a new count would allow endless attempts.
     """
     before = live.folder.attempts
     if before >= MIXING_ATTEMPTS:
@@ -153,7 +153,7 @@ def _attempt(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.k
 
 
 def take_input(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
-    """This node with the round's input, checked and opened; and what led to it."""
+    """Check and decrypt the round's input; return this node's hop, and the history before it."""
     return _entry(live, identity) if live.record.is_entry else _receive(live, identity, roster)
 
 
@@ -165,7 +165,7 @@ def require_output(live: LiveRound) -> None:
 
 
 def resume_output(live: LiveRound, identity: Identity, roster: Roster) -> Hop:
-    """This node with the output that it committed, to answer for it.
+    """Rebuild this node's hop with the output that it committed, to answer inquiries about it.
 
     Raises:
         RoundStateError: as `require_output`.
@@ -186,12 +186,14 @@ def resume_output(live: LiveRound, identity: Identity, roster: Roster) -> Hop:
 def _mixing(live: LiveRound) -> MixTerms:
     mixing = live.require_terms().mixing
     if mixing is None:
-        raise NodeFault(f"round {live.record.round_id} is a plain one")
+        raise NodeFault(
+            f"round {live.record.round_id} uses plain mixing, and has no keys for provable mixing"
+        )
     return mixing
 
 
 def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
-    """Node 1: the list of all that were accepted, signed, and their records."""
+    """At node 1: the signed list of all accepted claims, and their records."""
     terms, check = _mixing(live), live.claims
     if check is None:
         raise NodeFault(f"the claims of round {live.record.round_id} cannot be checked here")
@@ -237,7 +239,7 @@ def _withdrawals(live: LiveRound) -> bytes:
 
 
 def _receive(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
-    """Node 2 to L: what its predecessor passed on, checked."""
+    """At nodes 2 to L: the predecessor's batch, checked."""
     mixing = _mixing(live)
     terms = live.require_terms()
     record = live.record

@@ -59,10 +59,11 @@ def make_mixing_part(
 ) -> MixingPart:
     """A node's fresh keys of a verified round; nothing of a plain one.
 
-    1. A node that writes down what it learns does not take part: its log is of plain rounds.
+    1. A corrupt node that logs what it learns does not take part: such logs exist for plain rounds
+       only.
     2. There are the round keys of all nodes before this one, which verify and hold (K1 to K3).
-    3. The entry node goes by the enrolment key of this node's roster, and by a list of withdrawals
-       that is not older than the one known here.
+    3. The entry node uses the enrolment key of this node's roster, and a list of withdrawals that
+       is not older than the one known here.
 
     Args:
         signed: the certificate as it travels.

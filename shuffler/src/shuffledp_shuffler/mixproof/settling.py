@@ -40,8 +40,7 @@ class TranscriptExchange:
     async def wait_for_transcript(self, hop: Hop, accused: int, patience: float) -> Transcript:
         """Wait at most `patience` seconds for the transcript that ends the accusation.
 
-        A transcript that somebody carried damaged, or that answers too little, ends nothing:
-        another one may come.
+        A damaged or incomplete transcript does not end the wait: another one may come.
 
         Raises:
             UnansweredError: none came in time.
