@@ -93,7 +93,7 @@ async def _countersign(running: RunningRound, name: str, manifest: Signed) -> Si
 
 
 def resume_round(running: RunningRound) -> None:
-    """Resumes a round that an earlier process announced, where its records leave it.
+    """Resume a round that an earlier process announced, from the state that its files record.
 
     Nodes and accountant are asked again: closing, statuses, headers and the settlement are
     idempotent, and the batch lies verified on the disk.

@@ -64,5 +64,5 @@ def _open_records(config: AnalystConfig) -> Records:
 
 
 def _nowhere(topic: str, payload: bytes) -> None:
-    """A `publish` without a broker: clients ask the analyst itself."""
+    """`publish` of an analyst without a broker: does nothing, as clients ask the analyst."""
     del topic, payload

@@ -40,7 +40,7 @@ class BatchFiles:
         return self._folder / "batch"
 
     def header(self) -> Signed | None:
-        """The header of a complete batch of a round without a result; None before.
+        """The header of the complete batch; None while it is incomplete, or once it is published.
 
         Raises:
             MalformedDocumentError: the file is damaged.

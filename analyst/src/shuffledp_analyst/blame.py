@@ -30,7 +30,7 @@ async def trace_accusation(
 ) -> Transcript:
     """Trace an accusation by the party at `position` of `chain`; returns its transcript.
 
-    1. Every accused record really fails to decrypt (T1, T2).
+    1. Every accused record fails to decrypt (T1, T2).
     2. The nodes before, the nearest first, continue every trace, down to a claim (T3 to T5).
        Enough users are left without those who are named; otherwise no keys are traced.
     3. The nodes from the first on lead the keys of every user named to the accuser (T6).
@@ -61,7 +61,7 @@ async def trace_accusation(
 
 
 async def once_more(call: Callable[[], Awaitable[T]]) -> T:
-    """The answer to a call, repeated once in case of damage on the way.
+    """The answer to a call, which is repeated once if the answer was missing or damaged.
 
     Raises:
         UnansweredError, MalformedDocumentError: both times. Other errors pass at once.
@@ -69,7 +69,9 @@ async def once_more(call: Callable[[], Awaitable[T]]) -> T:
     try:
         return await call()
     except (UnansweredError, MalformedDocumentError) as error:
-        structlog.get_logger().warning("asking once more", reason=str(error))
+        structlog.get_logger().warning(
+            "no valid answer to a trace; asking once more", reason=str(error)
+        )
     return await call()
 
 

@@ -67,15 +67,15 @@ class Coordinator:
     async def run(self) -> None:
         """Background task: resume what a crash interrupted, then wait for the first broken round.
 
-        A round that cannot even fail (its record cannot be written) takes the process down: after
-        the restart the record says what to do. A record that cannot be read does not: it is set
+        If not even a round's failure can be recorded, the process ends, and the next start resumes
+        the round from its record. A record that cannot be read does not end the process: it is set
         aside. Cancelling this stops all rounds where they are.
         """
         for round_id in self._services.records.find_unfinished():
             try:
                 life = self._resume(round_id)
             except (DocumentError, UnknownRoundError, OSError) as error:
-                self._log.error("unreadable record set aside", round=round_id, reason=str(error))
+                self._log.error("unreadable round set aside", round=round_id, reason=str(error))
                 with suppress(OSError):
                     self._services.records.set_aside(round_id)
             else:

@@ -43,7 +43,7 @@ class AnalystServices:
     metrics: AnalystMetrics
 
     def failed_result(self, round_id: str, error: ShuffleDPError) -> Signed:
-        """Signs a result that says that a round failed, and why; nothing else of it."""
+        """Sign a result that states only that the round failed, and why."""
         return self.identity.sign(
             Result(
                 deployment=self.deployment,
@@ -122,8 +122,9 @@ async def end_published(
 class Discarding:
     """Collects each node's discard, then asks the accountant for the release if that is sound.
 
-    Sound is: every node of the route says that nothing left it. One of them is honest by
-    assumption, and without its layer nothing can be read. docs/protocol.md, section "Discards".
+    Releasing is sound if every node of the route signs that it forwarded nothing: one of them is
+    honest by assumption, and under its layer nothing can be read. docs/protocol.md, section
+    "Discards".
     """
 
     def __init__(
@@ -166,7 +167,9 @@ class Discarding:
         deadline, pause = loop.time() + seconds, RETRY_SECONDS
         while not await self.attempt():
             if loop.time() > deadline:
-                self._log.warning("no longer asking for missing discards", missing=self._missing)
+                self._log.warning(
+                    "gave up asking nodes to discard the round", missing=self._missing
+                )
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_SECONDS)
@@ -175,11 +178,11 @@ class Discarding:
         try:
             discard, forwarded = await self._peers.delete(name, self._round_id)
         except ShuffleDPError as error:
-            self._log.warning("no discard yet", node=name, reason=str(error))
+            self._log.warning("node has not discarded the round yet", node=name, reason=str(error))
             return False
         # Somebody may have seen messages: the accountant is not even asked, and the charge stays.
         if forwarded and self._release:
-            self._log.warning("not released: something was forwarded", node=name)
+            self._log.warning("charge not released: the node had forwarded messages", node=name)
             self._release = False
         self._discards.append(discard)
         return True

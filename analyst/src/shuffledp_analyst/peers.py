@@ -315,7 +315,7 @@ class Peers:
             except UnreachableError as error:
                 if loop.time() + pause > deadline:
                     raise
-                structlog.get_logger().warning("asking again", reason=str(error))
+                structlog.get_logger().warning("party unreachable; retrying", reason=str(error))
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_SECONDS)
 

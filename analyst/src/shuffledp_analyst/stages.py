@@ -202,7 +202,7 @@ async def decode_batch(running: RunningRound) -> Result:
 async def _board(
     running: RunningRound, batch: BatchHeader
 ) -> tuple[Bytes, str, HistoryDigest | msgspec.UnsetType, int]:
-    """The board, its digest, in a verified round that of its history, and the number of reports.
+    """The board, its digest, the history's digest (verified rounds only) and the number of reports.
 
     In a verified round the batch is decrypted first, and users whose messages fail to decrypt are
     left out.
