@@ -29,10 +29,10 @@ def analyse_final(
 ) -> CostAnalysis:
     """The analysis of the reports that arrived, for the final certificate.
 
-    A plain round counts on no more honest reports than planned: all others may be made up (C17). In
-    a verified round more of them never weaken the guarantee, but may weaken its bound, as each
-    further user may be clamped. Then the better of two true statements is made: the planned number
-    of honest users is enough, because all others may be counted as dishonest.
+    A plain round counts on no more honest reports than planned: all others may be forged (C17). In
+    a verified round further honest users never weaken the guarantee, but may weaken its bound,
+    since each of them may be clamped. So the better of two valid bounds is taken: for all honest
+    users, and for the planned number with all others counted as dishonest.
 
     Args:
         plan: what was asked for.
@@ -69,11 +69,11 @@ def analyse_final(
 def charged_cost(
     plan: RoundPlan, mechanism: Mechanism, accepted: int, losses: Losses = NO_LOSSES
 ) -> tuple[Cost, float]:
-    """Cost that a settled round is charged at least, and its ε.
+    """Least cost that a settled round is charged, and its ε.
 
     Arguments and errors as `analyse_final`.
 
-    It rests on the plan's assumption where nothing refutes it; the certificate does not
+    Unlike the certificate, it rests on the plan's assumption unless that is refuted
     (docs/accounting.md, C17).
     """
     honest = charged_reports(accepted, plan.min_reports, plan.honest, mechanism, losses)

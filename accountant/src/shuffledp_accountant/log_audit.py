@@ -75,7 +75,7 @@ class LogAudit:
             LogProofError: an entry contradicts an earlier one, or lacks the documents behind it.
             FalseCertificateError: a certificate states less than all charges add up to, or a
                 charge went beyond the budget.
-            DocumentError: a document in an entry cannot be believed.
+            DocumentError: a document in an entry does not verify.
         """
         steps = {
             LedgerEvent.RESERVED: self._reserve,
@@ -229,7 +229,7 @@ class LogAudit:
 
 
 def _composed_epsilon(account: AccountReplay, position: LedgerPosition) -> float:
-    """ε that all charges of the account add up to, by the terms of this position."""
+    """ε to which all charges compose, at the budget's δ and composition stated in this position."""
     return min(
         total(
             Budget(position.limit, position.delta, adjacency, position.composition),

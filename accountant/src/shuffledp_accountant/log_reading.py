@@ -46,7 +46,7 @@ _CHUNK_BYTES: Final = 2**16
 
 @dataclass(frozen=True)
 class LogLimits:
-    """What reading a log may take: entries, bytes of all files, and seconds with their checks."""
+    """Limits on reading a log: entries, bytes of all files, and seconds, checks included."""
 
     entries: int = MOST_ENTRIES
     size: int = 2**33
@@ -81,7 +81,7 @@ class LogSource(Protocol):
 
     @property
     def allowance(self) -> Allowance:
-        """What is left of the limits."""
+        """Bytes and time that are still allowed."""
         ...
 
     def fetch(self, path: str, most: int) -> bytes:
@@ -179,7 +179,7 @@ def check_complete(log: VerifiedLog, roster: Roster) -> bool:
     """Check a log that has ended against the roster; False if it is the present one.
 
     Raises:
-        LogProofError: the roster says that it ended otherwise, or a part of it is not there.
+        LogProofError: it differs from the log whose end the roster states, or is incomplete.
     """
     terms, keys = roster.log_terms, log_keys_of(roster)
     if terms is None or log.checkpoint.origin == keys[-1].name:

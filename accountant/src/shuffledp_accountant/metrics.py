@@ -97,8 +97,8 @@ class AccountantMetrics(ServiceMetrics):
         It is shown at once, at every change and every `LOOK_SECONDS`.
 
         A ledger that cannot be read, or is silent for `silent_seconds`, leaves the old figures and
-        is logged. The first is tried again, the second is waited for: each try would hold another
-        thread.
+        is logged. A failed read is tried again; a silent one is waited for, because each try would
+        occupy another thread.
         """
         names = tuple(populations)
         while True:

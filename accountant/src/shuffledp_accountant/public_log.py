@@ -48,9 +48,9 @@ from shuffledp_core.transparency.windows import LogWindow
 class PublicLog:
     """Writes the ledger's log into a folder. Safe to use from several threads.
 
-    A folder that shows more than the ledger holds, or something else, belongs to a ledger that was
-    restored from a backup. Nothing is written then, because the log would show two histories; a new
-    folder begins a new log.
+    If the folder shows more entries than the ledger holds, or other ones, the ledger was restored
+    from a backup. Nothing is written then, because the log would show two histories; a new folder
+    begins a new log.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class PublicLog:
         self._adopt()
 
     def _adopt(self) -> None:
-        """Goes on where the folder's checkpoint ends, if it is the beginning of this log."""
+        """Continue after the folder's checkpoint, if it is a prefix of this log."""
         file = self._folder / CHECKPOINT_PATH
         if not file.exists():
             return
@@ -90,7 +90,8 @@ class PublicLog:
             shown = parse_checkpoint(check_note(parse_note(file.read_bytes()), self._key))
         except DocumentError as error:
             structlog.get_logger().warning(
-                "checkpoint of the public log ignored", reason=str(error)
+                "checkpoint in the public log's folder ignored: it does not verify",
+                reason=str(error),
             )
             return
         if shown.size > self._tree.size or self._tree.root(shown.size) != shown.root:

@@ -1,8 +1,8 @@
 """An entry for a public registry of deployments, computed from a ledger's public log.
 
 Dwork, Kohli, Mulligan 2019, "Differential Privacy in Practice: Expose your Epsilons!", propose such
-registries. The groups of fields are those of the registry that OpenDP keeps; what only people know
-(who, what for, why these parameters) is asked of them. docs/log.md.
+registries. The groups of fields are those of the registry that OpenDP keeps; what is in no log (who
+runs the deployment, its purpose, why these parameters) is a person's input. docs/log.md.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MechanismSummary:
 
 @dataclass
 class PopulationSummary:
-    """What a registry says about a population, beside its account.
+    """A registry's facts about a population, besides its account.
 
     Times are in milliseconds since 1970.
     """
@@ -83,7 +83,7 @@ class PopulationSummary:
 
 @dataclass
 class RegistryReplay:
-    """Audits a log, and gathers what a registry states about its deployment."""
+    """Audits a log, and gathers the registry's facts about its deployment."""
 
     audit: LogAudit
     populations: dict[str, PopulationSummary] = field(default_factory=dict)

@@ -188,7 +188,7 @@ class Accountant:
             RoundStateError: step 1, settled for another number, or released; step 2, more reports
                 than the plan allows; step 3, headers are missing.
             TooFewReportsError: step 2, fewer than the plan's minimum.
-            DocumentError: step 3, a header cannot be believed, or is for another round or position.
+            DocumentError: step 3, a header does not verify, or is for another round or position.
             CountMismatchError: step 3, a node counts otherwise.
             CannotCertify: step 4, no sound bound is known for that number.
             LedgerError: the database failed.
@@ -235,7 +235,7 @@ class Accountant:
 
         Raises:
             UnknownRoundError: never certified here.
-            DocumentError: a discard cannot be believed.
+            DocumentError: a discard does not verify.
             RoundStateError: step 2 or 3, naming the nodes; or the round was settled.
         """
         route = _stored_plan(self._ledger.charge(round_id).plan).route

@@ -43,7 +43,7 @@ CountAnswer: TypeAlias = Callable[[str, WitnessAnswer], None]
 
 
 class WitnessClient:
-    """One witness, as the log sees it: asked for a cosignature, and never believed unchecked."""
+    """Client of one witness: requests cosignatures and checks them."""
 
     def __init__(self, witness: Witness, seconds: float = SECONDS) -> None:
         address = urlsplit(witness.address)

@@ -190,9 +190,9 @@ def account_for_reservation(
 
 
 def settled_cost(charge: Charge, real: Settlement) -> tuple[Cost, float]:
-    """Charge of a settled round, and its ε: the reserved one or more, never less.
+    """Charge of a settled round, and its ε; never less than what was reserved.
 
-    Reports beyond the smallest number may be made up, so they lower nothing. A round with at least
+    Reports beyond the minimum may be forged, so they do not lower the charge. A round with at least
     the reserved number of honest users is covered by the reservation's curve at every ε, because
     further reports are post-processing; one with fewer has the worse curve and is charged for them
     (docs/accounting.md, C17).

@@ -75,7 +75,8 @@ def open_database(url: str) -> Engine:
 def failures() -> Iterator[None]:
     """Turns the errors of the database and its driver in this block into `LedgerError`.
 
-    A server that is away, starts, stops or has no room is a `LedgerAwayError`: callers ask again.
+    `LedgerAwayError` if the server is unreachable, starting, stopping or out of disk space: callers
+    retry.
     """
     try:
         yield

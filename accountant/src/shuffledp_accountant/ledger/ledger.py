@@ -346,9 +346,9 @@ class Ledger:
         return int(row.revision), AccountStanding(counted, int(last or 0), int(row.reconciled))
 
     def _read_curves(self) -> None:
-        """Loads the curves that this very version has computed before.
+        """Load the curves that this version of the software has stored.
 
-        Those of others are deleted.
+        Curves of other versions are deleted.
         """
         ours = curves.c.software == fingerprint()
         newest = (

@@ -29,12 +29,11 @@ def _patient_connection() -> Any:
 
     class PatientConnection(psycopg.Connection[Any]):
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-            """As the driver's, with a limit.
+            """The driver's `wait`, with a time limit.
 
             `OperationalError` without SQLSTATE, as for a server that is away.
 
-            A commit that is not answered may have been made: its certificate is found when one asks
-            again.
+            An unanswered commit may have succeeded: a repeated call then finds its certificate.
             """
             bound = ANSWER_SECONDS if timeout is None else min(timeout, ANSWER_SECONDS)
             began = time.monotonic()

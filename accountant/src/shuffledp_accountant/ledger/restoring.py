@@ -237,8 +237,8 @@ def planned_cost(plan: Certificate) -> Cost:
 def charged_cost_of(plan: Certificate, final: Certificate) -> Cost:
     """Cost that a settled round was charged: `charges.settled_cost`, from its certificates.
 
-    Not the cost of the honest reports in the final certificate: of dropped messages that counts
-    more against the round than the charge does (docs/accounting.md, C17).
+    Not the cost for the final certificate's honest reports: for dropped messages the certificate is
+    stricter than the charge (docs/accounting.md, C17).
     """
     losses = Losses(final.dropped, final.invalid)
     honest = charged_reports(final.users, plan.users, plan.honest, plan.mechanism, losses)

@@ -186,7 +186,7 @@ _BROKEN: Final = (msgspec.MsgspecError, ValueError, TypeError, UsageError)
 
 
 def read_cost(row: RowMapping) -> Cost:
-    """Reads the cost of a row; `LedgerError` where it is not one we could have written."""
+    """Read the cost of a row; `LedgerError` if this software cannot have written it."""
     try:
         return _as_cost(msgspec.convert({str(key): value for key, value in row.items()}, _CostRow))
     except _BROKEN as error:
@@ -201,7 +201,7 @@ def _as_cost(row: _CostRow) -> Cost:
 
 
 def read_entry(row: RowMapping) -> LedgerEntry:
-    """Reads the summary of a charge; `LedgerError` where it is not one we could have written."""
+    """Read the summary of a charge; `LedgerError` if this software cannot have written it."""
     try:
         state = ChargeState(row["state"])
     except ValueError as error:
@@ -212,7 +212,7 @@ def read_entry(row: RowMapping) -> LedgerEntry:
 
 
 def read_charge(row: RowMapping) -> Charge:
-    """Reads a stored charge; `LedgerError` where the row is not one we could have written."""
+    """Read a stored charge; `LedgerError` if this software cannot have written the row."""
     try:
         entry = msgspec.convert({str(key): value for key, value in row.items()}, _Row)
         cost = _as_cost(entry)
