@@ -1,4 +1,4 @@
-"""A population's account as the accountant gives it: page after page."""
+"""Reads a population's account from the accountant, page by page."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ async def budget_pages(
     after: int = 0,
     seconds: float | None = None,
 ) -> AsyncGenerator[accountant_pb2.GetBudgetResponse, None]:
-    """Yields the pages with the charges behind number `after`, in their order.
+    """Yield the pages of charges after number `after`, in order.
 
     The last one has no charge.
 
-    What a page says of the budget holds at the time of that page; so the last one is what counts.
+    Each page states the budget at its own time, so the last page has the newest state.
 
     Args:
         stub: of the accountant.
-        accountant: who it is, for errors.
+        accountant: its name, for errors.
         population: whose account.
         after: number of a charge; 0: all.
         seconds: deadline of each call; None: the channel's own.

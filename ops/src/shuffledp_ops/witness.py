@@ -68,7 +68,7 @@ class WitnessState:
             self._newest(log)  # a damaged file is noticed at the start
 
     def add_checkpoint(self, body: bytes) -> tuple[HTTPStatus, str]:
-        """Status and body of the answer to a request, as the specification has them."""
+        """Status and body of the response to a request, as specified by C2SP tlog-witness."""
         try:
             request = AddCheckpoint.from_bytes(body)
             note = parse_note(request.note)
@@ -95,7 +95,11 @@ class WitnessState:
         try:
             check_consistency(newest.size, newest.root, shown.size, shown.root, request.hashes)
         except LogProofError as error:
-            structlog.get_logger().error("log refused", log=log.name, reason=str(error))
+            structlog.get_logger().error(
+                "public log not cosigned: it contradicts its earlier checkpoint",
+                log=log.name,
+                reason=str(error),
+            )
             return HTTPStatus.UNPROCESSABLE_ENTITY, f"{error}\n"
         # Before it is signed: after a crash nothing smaller is ever signed again.
         write_atomic(self._file(log), request.note)
@@ -144,14 +148,14 @@ class WitnessServer(ThreadingHTTPServer):
             raise ConfigError(f"cannot listen on {address}: {error.strerror}") from error
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """See `socketserver`; a connection too many is closed."""
+        """See `socketserver`; closes connections beyond the limit."""
         if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """See `socketserver`; ends the connection when its time is over."""
+        """See `socketserver`; closes the connection when its time limit is reached."""
         watch = threading.Timer(CONNECTION_SECONDS, _shut, [request])
         watch.daemon = True
         watch.start()
@@ -162,7 +166,7 @@ class WitnessServer(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the interface
-        """See `socketserver`; callers who hang up are no errors of ours."""
+        """See `socketserver`; ignores callers that disconnect."""
         structlog.get_logger().debug("connection broken", exc_info=True)
 
 

@@ -40,7 +40,7 @@ class PricedQuestion:
 
     @property
     def cost(self) -> Cost:
-        """What one round is charged."""
+        """The cost that one round is charged."""
         return self.analysis.cost
 
 
@@ -129,7 +129,7 @@ def largest(holds: Callable[[float], bool], low: float, high: float) -> float | 
 
 
 def _rank(value: float) -> int:
-    """Rank of a number among those of three digits, of which each power of ten has 900."""
+    """Rank of a number among the numbers with three significant digits, 900 per power of ten."""
     digits, power = f"{value:.2e}".split("e")
     return 900 * int(power) + round(float(digits) * 100) - 100
 

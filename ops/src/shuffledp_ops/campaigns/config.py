@@ -42,9 +42,9 @@ _MOST_SECONDS: Final = 366 * 86400
 
 
 class AfterFailure(StrEnum):
-    """What follows a date without an answer after all retries.
+    """What the campaign does after a date without an answer, once all retries have failed.
 
-    The campaign continues with the next date, or stops until the operator has looked at it.
+    It continues with the next date, or stops until the operator restarts it.
     """
 
     SKIP = "skip"
@@ -52,7 +52,7 @@ class AfterFailure(StrEnum):
 
 
 class MissedPolicy(StrEnum):
-    """What happens to a date that passed while nothing ran: it is left out, or asked late."""
+    """What happens to a date that passed while the program did not run: skip it, or run it late."""
 
     SKIP = "skip"
     RUN = "run"
@@ -113,19 +113,20 @@ class Schedule(Section, frozen=True, kw_only=True):
 
 
 class CampaignQuestion(Section, frozen=True, kw_only=True):
-    """One question of a campaign. ε and δ in nats and as chances.
+    """One question of a campaign. ε is in nats, δ a probability.
 
     `colluding` is 5% of `min_reports` by default.
 
-    `epsilon_local` is the largest ε_L, what a user keeps if every node is corrupt; by default any.
+    `epsilon_local` is the largest ε_L that is accepted, the guarantee if every node is corrupt; by
+    default any.
 
-    `epsilon` is each round's; `total_epsilon` in its place that of all its rounds together at
-    `delta`, from which each round's is found. `wording` is the question in words, which
-    devices show and the accountant signs; `max_value` then follows from it. `field` says what the
-    answers are, for people and pictures; by default the words' sentence. `retries` are made of a
-    date whose round failed, each after `retry_seconds`. `question` is a number that tells the
-    responses apart which devices keep, of mechanisms that have such. `mix` "verified": everybody
-    can check the mixing.
+    `epsilon` is that of each round. `total_epsilon`, used instead, is that of all rounds together
+    at `delta`, and each round's is computed from it. `wording` is the question in words, which
+    devices show and the accountant signs; `max_value` then follows from it. `field` names the
+    answers in text and pictures; by default the sentence of `wording`. A date whose round failed is
+    retried `retries` times, each after `retry_seconds`. `question` is a number that distinguishes
+    the memoised responses of different questions, for mechanisms with such responses. With `mix`
+    "verified" anyone can check the mixing.
     """
 
     name: str
@@ -248,7 +249,7 @@ class Campaign(Section, frozen=True, kw_only=True):
     `keys` is the deployment's key folder; results are in `out`/campaign-NAME (default: beside the
     file).
 
-    A date that could not be begun within `grace_seconds` was `missed`, which says what happens to
+    A date that could not be begun within `grace_seconds` is missed; `missed` says what happens to
     it.
     """
 
@@ -290,10 +291,10 @@ class Campaign(Section, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """What must stay as it is from the first round on: everything but where the files are.
+        """Digest of the settings that must not change once a campaign runs: all but file locations.
 
-        Without what is as by default: a key that a later version adds changes nothing for campaigns
-        that run.
+        Values equal to the default are left out, so that a key added by a later version does not
+        affect running campaigns.
         """
         fields = {
             name: value
@@ -306,7 +307,7 @@ class Campaign(Section, frozen=True, kw_only=True):
 
 
 def _changed_fields(section: Section) -> dict[str, Any]:
-    """The fields of a section, and of those inside it, that are not as by default."""
+    """The fields of a section and its subsections whose values are not the defaults."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, Section):

@@ -1,6 +1,6 @@
 """Pictures of a campaign: the planned budget over all dates, and a question's answers over time.
 
-They are as narrow as a telephone, on which their words must be readable.
+They are narrow, so that their text is readable on a telephone.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _days(moments: Sequence[datetime]) -> NDArray[np.datetime64]:
 
 
 def _dress(axes: Axes, dates: NDArray[np.datetime64]) -> None:
-    """Put ticks at the campaign's own dates, or at some of them, and style the axes."""
+    """Put ticks at the campaign's own dates, or some of them, and style the axes."""
     step = -(-len(dates) // _MOST_TICKS) or 1
     ticks = dates[::step]
     is_one_day = len(dates) > 0 and dates[-1] - dates[0] < np.timedelta64(1, "D")

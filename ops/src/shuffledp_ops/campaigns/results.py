@@ -38,7 +38,7 @@ arrived, `spent` is the population's so far.
 
 @dataclass(frozen=True)
 class DatedAnswer:
-    """One date of a question, with its answer where there is one and its folder is still here."""
+    """One date of a question, with its answer if there is one and its folder still exists."""
 
     entry: DateEntry
     when: datetime

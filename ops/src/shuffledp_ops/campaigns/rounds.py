@@ -115,7 +115,7 @@ class _Patience:
         self._pause = PAUSE_SECONDS
 
     async def after(self, error: UnreachableError) -> None:
-        """Pause; raise the error if the time is over or if retrying cannot help."""
+        """Pause; raise the error if the time limit has passed or if retrying cannot help."""
         now = self._loop.time()
         if self._until is None:
             self._until = now + self._seconds

@@ -23,7 +23,7 @@ _MOST_POPULATIONS: Final = 20
 
 
 class Accounts:
-    """The budgets, asked for when `due` is set or after half a minute."""
+    """The budgets, read again when `due` is set or after half a minute."""
 
     def __init__(self) -> None:
         self.due = True
@@ -32,11 +32,11 @@ class Accounts:
 
     @property
     def budgets(self) -> tuple[PopulationBudget, ...]:
-        """As stated last, in the roster's order."""
+        """The budgets as last read, in the roster's order."""
         return tuple(self._budgets.values())
 
     async def ask(self, deployment: Deployment, seconds: float) -> None:
-        """Asks for every population, if it is time; each call may take `seconds`.
+        """Read every population's budget, if it is due; each call may take `seconds`.
 
         Raises the accountant's errors.
         """

@@ -1,4 +1,4 @@
-"""What an operator may do with rounds from a page: open one, end its submissions, give it up."""
+"""An operator's actions on rounds from a page: open one, end its submissions, cancel it."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ async def end_submissions(deployment: Deployment, round_id: str) -> None:
 
 
 async def give_up(deployment: Deployment, round_id: str, reason: str) -> None:
-    """Gives a round up: nothing is published.
+    """Cancel a round: nothing is published.
 
     Raises the analyst's typed errors, `UsageError` without a reason.
     """

@@ -1,4 +1,4 @@
-"""Budgets of populations: what is spent, what is left, and how that came about."""
+"""Budgets of populations: spent, left, and their history."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _row(snapshot: ConsoleSnapshot, charge: BudgetCharge) -> str:
 
 
 def of_round(charge: BudgetCharge | None) -> str:
-    """What a round that ended without an answer has cost."""
+    """State the cost of a round that ended without an answer."""
     if charge is None:
         return "Its budget: the accountant has no charge of it among the newest."
     return {

@@ -22,7 +22,7 @@ class Changes:
     def publish(self, snapshot: ConsoleSnapshot) -> None:
         """Replaces the snapshot.
 
-        That it is newer is no change by itself: its time alone wakes no one.
+        A snapshot that differs only in its time wakes no one.
         """
         same = replace(snapshot, at=self.snapshot.at) == self.snapshot and self.version > 0
         self.snapshot = snapshot

@@ -89,7 +89,7 @@ class Listening:
         return f"{'https' if self.tls else 'http'}://{_in_address(host)}:{self.port}"
 
     def check(self) -> None:
-        """Raises `UsageError` or `ConfigError` for what would not be safe, or cannot be."""
+        """Raise `UsageError` or `ConfigError` for settings that are unsafe or unusable."""
         for name in self.names:
             if not _NAME.fullmatch(name):
                 raise UsageError(
@@ -115,7 +115,7 @@ class Listening:
 
 
 def _in_address(host: str) -> str:
-    """A host as it stands in an address: IPv6 in brackets."""
+    """A host as written in a URL: IPv6 in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
@@ -124,8 +124,9 @@ def run_console_command(folder: Path, listening: Listening, *, operate: bool) ->
 
     Raises:
         ConfigError, UsageError: the folder is neither, or an option is wrong.
-        PortInUseError: somebody else listens there.
-        ShuffleDPError: the deployment cannot be asked; it is asked once before anything is served.
+        PortInUseError: another process listens on this port.
+        ShuffleDPError: the deployment cannot be queried; this is tried once before anything is
+            served.
     """
     listening.check()
     source = _source(folder, operate=operate)
@@ -222,7 +223,7 @@ class _CountedApp:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the command: those unwind it like any other."""
+    """A server without its own signal handlers: signals end the command as in other commands."""
 
     def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]  # the same interface
         return nullcontext()

@@ -1,4 +1,4 @@
-"""What only an operator's console has: signing in, and the forms that open and end rounds."""
+"""The part of the console for operators only: signing in, and forms to open and end rounds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Desk:
     tls: bool
 
     def routes(self) -> list[Route]:
-        """The routes; each asks for a session."""
+        """The routes; each requires a session."""
         return [
             Route("/sign-in", self.sign_in),
             Route("/open", self.ask),
@@ -70,7 +70,7 @@ class Desk:
         return HTMLResponse(forms.ask(self.pages.viewer(request), self.watch.deployment.roster, {}))
 
     async def confirm_open(self, request: Request) -> Response:
-        """The plan as it would be asked; or the form again, with what is wrong."""
+        """Show the plan for confirmation, or the form again with the error."""
         session = self._session(request)
         fields = dict(request.query_params)
         viewer, roster = self.pages.viewer(request), self.watch.deployment.roster
@@ -89,7 +89,7 @@ class Desk:
         return HTMLResponse(forms.confirm_open(viewer, plan, fields, budget, session.token()))
 
     async def open(self, request: Request) -> Response:
-        """Opens the round that was confirmed."""
+        """Open the confirmed round."""
         fields = await self._redeem_form(request)
         plan = actions.plan_of(fields, self.watch.deployment.roster)
         round_id = await self._complete(actions.open_planned(self.watch.deployment, plan))
@@ -97,7 +97,7 @@ class Desk:
         return RedirectResponse(f"/rounds/{round_id}/", status_code=303)
 
     async def confirm_end(self, request: Request) -> Response:
-        """Asks whether submissions are to end."""
+        """Ask for confirmation that submissions are to end."""
         return self._confirm(request, forms.confirm_end)
 
     async def end(self, request: Request) -> Response:
@@ -108,11 +108,11 @@ class Desk:
         return RedirectResponse(f"/rounds/{running.round_id}/", status_code=303)
 
     async def confirm_abort(self, request: Request) -> Response:
-        """Asks whether a round is to be given up, and why."""
+        """Ask for confirmation that a round is to be cancelled, and for the reason."""
         return self._confirm(request, forms.confirm_abort)
 
     async def abort(self, request: Request) -> Response:
-        """Gives a round up."""
+        """Cancel a round."""
         fields = await self._redeem_form(request)
         running = self._running(request)
         await self._complete(

@@ -19,7 +19,7 @@ from shuffledp_ops.rounds.page import style
 class Viewer:
     """Who looks at a page: `operates` may use the buttons.
 
-    `version` is the state that the page is of.
+    `version` is the version of the snapshot that the page shows.
     """
 
     title: str
@@ -31,7 +31,7 @@ class Viewer:
 def frame_page(viewer: Viewer, title: str, body: Iterable[str], *, follows: bool = True) -> str:
     """A whole page.
 
-    One that `follows` is brought up to date by the script: its parts with `data-live`.
+    If it `follows`, the script keeps its parts with `data-live` up to date.
     """
     operates = '<span class="badge">operator</span>' if viewer.operates else ""
     opens = '<a href="/open">Open a round</a>' if viewer.operates else ""
@@ -98,7 +98,7 @@ def live(name: str, parts: Iterable[str]) -> str:
 
 
 def _when(milliseconds: int) -> datetime:
-    """The time, or the nearest that a calendar has: others may have written any number."""
+    """The time, limited to the calendar's range: other parties may send any number."""
     return datetime.fromtimestamp(min(max(milliseconds, 0), 2**47) / 1000, UTC)
 
 
@@ -109,7 +109,7 @@ def moment(milliseconds: int) -> str:
 
 
 def until(milliseconds: int) -> str:
-    """A time to come; the script adds how long that is."""
+    """A future time; the script adds how long it is until then."""
     when = _when(milliseconds)
     return (
         f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}" data-until="{milliseconds}">{when:%H:%M} '
@@ -128,7 +128,7 @@ def epsilon(value: float) -> str:
 
 
 def mishap(error: str, words: str, heading: str = "") -> str:
-    """An error in a box: its name, its own sentence, what it means and what to do."""
+    """An error in a box: its name, its message, its meaning and the remedy."""
     guidance = advice(error)
     return (
         f'<div class="note mishap">{heading}<p><code>{as_html(error)}</code> {as_html(words)}</p>'
@@ -138,7 +138,7 @@ def mishap(error: str, words: str, heading: str = "") -> str:
 
 
 def _commands(words: str) -> str:
-    """Backquotes of our own sentences as code."""
+    """Turn backquoted words in our own sentences into code elements."""
     parts = as_html(words).split("`")
     return "".join(
         f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts)

@@ -1,11 +1,11 @@
 """Checks of every request before a page is made: host name, origin and length.
 
-1. Its `Host` is a name that this console has: a foreign name that was made to lead here (DNS
+1. Its `Host` is one of this console's names: another name that resolves to this address (DNS
    rebinding) is refused.
-2. It reads, or it is a form of these pages: of the same origin, short, and all there. Who hangs up
-   in the midst of one, or is hung up on, is no error.
+2. It only reads, or it is a form of these pages: from the same origin, short, and complete. A
+   connection that ends in the middle of a form is not an error.
 
-Every answer says that nothing from elsewhere may be loaded, framed or run.
+The headers of every response forbid to load, frame or run anything from elsewhere.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ async def _form(receive: Receive) -> bytes | None:
 
 
 def _again(form: bytes, receive: Receive) -> Receive:
-    """What gives a body that was read already, and then what comes after it."""
+    """A `receive` that returns a body which was read already, and then what follows it."""
     parts: list[Message] = [{"type": "http.request", "body": form, "more_body": False}]
 
     async def replay() -> Message:
@@ -127,7 +127,7 @@ def _again(form: bytes, receive: Receive) -> Receive:
 
 
 def _name(host: str) -> str:
-    """The name in a `Host` header, in small letters, without its port."""
+    """The name in a `Host` header, in lower case, without its port."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdecimal() else host).lower()
 

@@ -1,4 +1,4 @@
-"""What the console knows, as values that a page can be drawn from. Pure.
+"""The console's data, as values from which pages are made. Pure.
 
 Its sources (`watching`, `saved`) replace a `Snapshot` as a whole, so that a page shows one
 moment.
@@ -45,7 +45,7 @@ class StageProgress:
 
 @dataclass(frozen=True)
 class RoundAnnouncement:
-    """What a round told its devices, read from its verified manifest.
+    """A round's announcement to devices, read from its verified manifest.
 
     Times in milliseconds since 1970.
     """
@@ -120,9 +120,9 @@ class BudgetCharge:
 class PopulationBudget:
     """A population's account, as the accountant states it.
 
-    All ε at `delta`, by its way of composition.
+    Every ε is at `delta`, under the budget's rule of composition.
 
-    `charges` are the newest ones; `counts` says how many there are by state.
+    `charges` are the newest ones; `counts` the number of all charges by state.
     """
 
     population: str
@@ -146,7 +146,7 @@ class Trouble:
 
 @dataclass(frozen=True, eq=False)
 class PublishedRound:
-    """A published round to look at: its verified report, and the files beside it by name.
+    """A published round to show: its verified report, and the files next to it by name.
 
     Equal only to itself.
     """
@@ -157,13 +157,13 @@ class PublishedRound:
 
 @dataclass(frozen=True)
 class ConsoleSnapshot:
-    """All that is shown, of one moment.
+    """All data that pages show, at one moment.
 
-    `at` in milliseconds since 1970, 0 before anybody was asked.
+    `at` in milliseconds since 1970, 0 before the first query.
 
-    `more` says that there are older rounds than those listed. `troubles` are of parties that did
-    not answer: then what they said last is still shown. `newest` is the last answer, once it has
-    been verified.
+    `more` is True if there are older rounds than those listed. `troubles` are the failures of
+    parties that did not answer; their last data is still shown. `newest` is the last answer, once
+    it has been verified.
     """
 
     at: int = 0
@@ -197,7 +197,7 @@ class ConsoleSource(Protocol):
 
     @property
     def title(self) -> str:
-        """Whose rounds these are."""
+        """Name of the deployment or folder whose rounds are shown."""
 
     @property
     def live(self) -> bool:
@@ -205,7 +205,7 @@ class ConsoleSource(Protocol):
 
     @property
     def snapshot(self) -> ConsoleSnapshot:
-        """What is known now."""
+        """The newest snapshot."""
 
     @property
     def version(self) -> int:
@@ -215,9 +215,9 @@ class ConsoleSource(Protocol):
         """Returns the version as soon as it is another than `since`."""
 
     async def check(self) -> None:
-        """Looks once whether there is anything to show, before pages are served.
+        """Check once that there is something to show, before pages are served.
 
-        Raises what is wrong.
+        Raises the error otherwise.
         """
 
     async def keep_current(self) -> None:

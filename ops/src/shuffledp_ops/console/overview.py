@@ -1,4 +1,4 @@
-"""The first page: what runs, what people still have to give, the newest answer, and all rounds."""
+"""The first page: running rounds, remaining budgets, the newest answer, and all rounds."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def section(snapshot: ConsoleSnapshot) -> Iterator[str]:
 
 
 def of_round(round_info: RoundInfo) -> Iterator[str]:
-    """A round's entry, or why devices refuse the round; nothing where there are no witnesses."""
+    """A round's log entry, or why devices refuse the round; empty without witnesses."""
     if round_info.log_error is not None:
         error, words = round_info.log_error
         yield mishap(

@@ -53,7 +53,7 @@ _State: TypeAlias = tuple[int, ...]
 class SavedRounds(Changes):
     """The source of a folder of saved rounds; see `model.Source`.
 
-    Raises `ConfigError` for what is no such folder.
+    Raises `ConfigError` for any other folder.
     """
 
     live = False
@@ -70,7 +70,7 @@ class SavedRounds(Changes):
         return self._folder.resolve().name
 
     async def check(self) -> None:
-        """Nothing more than when it was made."""
+        """Do nothing: the folder was checked when this object was made."""
 
     async def keep_current(self) -> None:
         """Look for new folders until cancelled."""
@@ -79,9 +79,9 @@ class SavedRounds(Changes):
             await asyncio.sleep(REFRESH)
 
     def look(self) -> None:
-        """Reads and verifies what is new.
+        """Read and verify new folders.
 
-        Of a folder that cannot be read, what was known last stays on the pages.
+        For a folder that cannot be read, its last data stays on the pages.
         """
         try:
             self._look()
@@ -213,7 +213,7 @@ def _require_no_links(folder: Path) -> None:
 def _read_plain(file: Path) -> bytes:
     """At most one byte more than `_MOST_BYTES` of a regular file.
 
-    Not of a link that was put there meanwhile.
+    A link that has replaced it is not followed.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -3,8 +3,8 @@
 Pure; the clock is a parameter.
 
 Viewing needs no session. A session begins with the console's key, and ends with the process or
-after `LIFE` seconds. Every form has a token of its own, which is good once: a forged request has
-none, and a second click opens no second round.
+after `LIFE` seconds. Every form has a token that can be used once: a forged request has none, and a
+second click does not open a second round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_TOKENS: Final = 64
 
 @dataclass
 class Session:
-    """One operator's browser, until `ends`; its forms that were shown and not sent yet."""
+    """Session of an operator's browser, until `ends`, with the tokens of forms not sent yet."""
 
     ends: float
     _tokens: OrderedDict[str, None] = field(default_factory=OrderedDict)
@@ -41,7 +41,7 @@ class Session:
         return token
 
     def redeem(self, token: str) -> None:
-        """Uses a token up.
+        """Use a token, which then becomes invalid.
 
         Raises `AccessDenied` for one that was not given to this browser, or was used before.
         """
@@ -74,6 +74,6 @@ class Sessions:
         return name
 
     def find(self, name: str | None) -> Session | None:
-        """The session of this name; None for none, or one that has ended."""
+        """The session of this name; None if there is none or it has ended."""
         session = self._sessions.get(name or "")
         return session if session is not None and self._clock() < session.ends else None

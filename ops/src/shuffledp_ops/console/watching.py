@@ -2,7 +2,7 @@
 
 It asks the analyst every `REFRESH` seconds for new rounds, follows those that run, and asks the
 accountant for budgets whenever a round began or ended. A party that does not answer is shown as
-such, with what it said last.
+unreachable, with its last data.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ class DeploymentWatch(Changes):
         return self.deployment.roster.deployment
 
     def hurry(self) -> None:
-        """Asks for budgets and rounds at once: something was done that changes them."""
+        """Query budgets and rounds at once, because an action has changed them."""
         self._accounts.due = True
         self._hurried.set()
 
     async def until_listed(self, round_id: str) -> None:
         """Waits until a round that was just opened is in the snapshot.
 
-        For a few seconds, then it is not.
+        Gives up after a few seconds.
         """
         self.hurry()
         with suppress(TimeoutError):
@@ -120,7 +120,7 @@ class DeploymentWatch(Changes):
     async def keep_current(self) -> None:
         """Keep the snapshot up to date until cancelled.
 
-        Connects anew, with the keys of that moment, after an error.
+        After an error it reads the keys again and opens a new connection.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publish())
@@ -132,9 +132,9 @@ class DeploymentWatch(Changes):
                 await asyncio.sleep(REFRESH)
 
     async def check(self) -> None:
-        """Asks the analyst once.
+        """Query the analyst once.
 
-        Raises its typed errors: of a deployment that is away, or takes other keys.
+        Raises typed errors if the deployment is unreachable or does not accept these keys.
         """
         try:
             async with control_of(self.deployment) as control:
@@ -208,9 +208,9 @@ class DeploymentWatch(Changes):
                 self._hurried.clear()
 
     async def _list(self, control: analyst_pb2_grpc.RoundControlAsyncStub) -> None:
-        """Learns of new rounds.
+        """Read the list of rounds for new ones.
 
-        Of those that are known only a running one can change, and that one is followed.
+        Known rounds change only while they run, and then they are followed.
         """
         for limit in (_NEWEST, MOST_ROUNDS):
             async with translate_errors(ANALYST):
@@ -358,7 +358,7 @@ class DeploymentWatch(Changes):
             self._rounds[round_id] = replace(current, ending=ending)
 
     async def _verify_newest(self, round_id: str) -> None:
-        """Verifies the last answer as soon as it is there: its chart is on the first page."""
+        """Verify the newest answer as soon as it is published: its chart is on the first page."""
         try:
             self._newest = await self.open(round_id)
             self._troubles = {

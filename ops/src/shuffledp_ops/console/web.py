@@ -1,4 +1,4 @@
-"""The console's HTTP application: pages, and a stream of events for those that are open.
+"""The console's HTTP application: pages, and a stream of events that keeps open pages current.
 
 It changes nothing.
 """
@@ -72,7 +72,7 @@ class Pages:
         ]
 
     def session(self, request: Request) -> Session | None:
-        """The session of who asks, if an operator does."""
+        """The session of the request if an operator sent it, otherwise None."""
         return (
             None
             if self._sessions is None
@@ -80,7 +80,7 @@ class Pages:
         )
 
     def viewer(self, request: Request) -> Viewer:
-        """Who looks, and at which state."""
+        """The viewer of a request, and the version shown."""
         version, operates = f"{self._run}-{self._source.version}", self.session(request) is not None
         return Viewer(self._source.title, self._source.live, version, operates=operates)
 
@@ -90,7 +90,7 @@ class Pages:
         return HTMLResponse(overview(viewer, snapshot))
 
     async def round(self, request: Request) -> Response:
-        """A round: its progress, its report, or why there is none."""
+        """The page of a round: its progress, its report, or the reason of its failure."""
         viewer = self.viewer(request)
         round_id = _round_id(request)
         round_info = self._source.snapshot.round(round_id)
@@ -124,7 +124,7 @@ class Pages:
     async def events(self, _: Request) -> Response:
         """A stream of versions: one at once, then one at each change.
 
-        The page fetches itself again then.
+        On each event an open page reloads its contents.
         """
         return _Events(self._versions(), self._streams)
 
@@ -149,7 +149,7 @@ class Pages:
             ) from error
 
     async def refuse(self, request: Request, error: Exception) -> Response:
-        """The page of an error: of ours, or of a place that does not exist."""
+        """The page of an error: one of ours, or an unknown address."""
         viewer = self.viewer(request)
         if isinstance(error, HTTPException):
             words = "there is no such page; the list of rounds has links to all of them"
@@ -160,9 +160,9 @@ class Pages:
 
 
 class _Events(StreamingResponse):
-    """A stream of events in a slot of its own.
+    """A stream of events; it occupies one of a limited number of slots.
 
-    An evicted one ends, and its page tries again after some seconds.
+    A stream that is evicted from its slot ends, and its page reconnects after some seconds.
     """
 
     def __init__(self, events: AsyncIterator[str], slots: Slots) -> None:

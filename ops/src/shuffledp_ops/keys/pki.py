@@ -261,9 +261,9 @@ def parse_witnesses(given: Iterable[str]) -> dict[str, str]:
 
 
 def open_deployment(folder: Path) -> Deployment:
-    """Opens a deployment made by `create_deployment`.
+    """Open a deployment made by `create_deployment`.
 
-    Its roster may have expired; then it serves for no calls.
+    Its roster may have expired; then no party can be called with it.
 
     Raises:
         ConfigError: the folder holds no deployment.

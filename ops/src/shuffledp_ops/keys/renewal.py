@@ -122,7 +122,7 @@ def renew(
 
 
 def _ended_log(roster: Roster, checkpoint: Path) -> LogTerms:
-    """What devices require of the next log, after this last checkpoint of the present one."""
+    """The roster's statement that the present log ended with this checkpoint."""
     terms = roster.log_terms
     if terms is None:
         raise UsageError(f"the roster of {roster.deployment!r} requires no public log")

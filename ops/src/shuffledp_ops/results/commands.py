@@ -92,7 +92,7 @@ def run_show(keys: Path, round_id: str | None, out: Path | None, *, as_json: boo
 
     Raises:
         OutputError: `out` cannot be written.
-        ShuffleDPError: there is no such round, it failed, or something in it cannot be believed.
+        ShuffleDPError: there is no such round, it failed, or one of its documents does not verify.
     """
     deployment = open_deployment(keys)
     trusted = trusted_files(keys)
@@ -129,7 +129,7 @@ def run_export(keys: Path, file: Path, round_ids: Sequence[str]) -> None:
     Raises:
         OutputError, UsageError, ConfigError: the file cannot be written, or not in this format.
         RoundFailed: no round is published.
-        ShuffleDPError: a round that was named failed, or something cannot be believed.
+        ShuffleDPError: a named round failed, or a document does not verify.
     """
     check_export(file)
     deployment = open_deployment(keys)

@@ -100,7 +100,7 @@ async def download(deployment: Deployment, round_id: str) -> tuple[Signed, Annou
 def verify_downloaded(
     deployment: Deployment, round_id: str, signed: Signed, announcement: Announcement
 ) -> VerifiedResult:
-    """Verifies what was downloaded, step by step as `fetch` says; it computes for a while.
+    """Verify downloaded documents by the steps of `fetch`; this takes some computing time.
 
     Raises as `fetch`.
     """

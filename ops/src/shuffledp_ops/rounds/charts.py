@@ -2,8 +2,8 @@
 
 Pure; sizes are in pixels.
 
-A chart is drawn once for a screen and once for a telephone: scaled down, the words of one would be
-too small to read.
+A chart is drawn twice, for wide screens and for telephones, because scaled-down text would be too
+small to read.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _TOP, _RIGHT, _FOOT = 12.0, 12.0, 26.0
 class Bars:
     """Estimated counts with their intervals; all sequences have one entry for each bar.
 
-    `truths` are the true counts, known in a simulation only. `named` bars have names, which all
-    stand below them where there is room; of numbers, which can be told from their neighbours, only
-    some do.
+    `truths` are the true counts, known in a simulation only. `named` bars have names, all of which
+    are shown if there is room; of numbers only some are shown, since the others follow from their
+    neighbours.
     """
 
     labels: Sequence[str]
@@ -48,7 +48,7 @@ class Bars:
 def histogram(bars: Bars, title: str) -> str:
     """A histogram: bars from zero to the estimates, intervals as lines, true counts as marks.
 
-    For both widths.
+    It is drawn for wide and for narrow screens.
     """
     return _both(lambda width, height: _histogram(bars, width, height), title)
 
@@ -172,7 +172,7 @@ def _histogram_parts(
 
 
 def _names(bars: Bars, step: float) -> tuple[list[tuple[int, str]], float]:
-    """The names that stand below their bars, by their places, and how high they are."""
+    """The names to show below their bars, by position, and the height that they need."""
     short = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in bars.labels]
     longest = _LETTER * max(map(len, short))
     if bars.named and longest > step >= 14:

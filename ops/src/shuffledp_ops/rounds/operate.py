@@ -36,13 +36,13 @@ def run_round_command(
 ) -> None:
     """Open a round, follow it to its end, print the answer and save the documents in `out`/<round>.
 
-    With the board, where the plan allows corrupt nodes: `shuffledp attack trace` and lab 4 join
-    their logs with it. Ctrl-C leaves the round to the analyst, which ends it in time. The
-    collector at `otlp_endpoint` gets the round's trace; a warning is printed if it does not.
+    If the plan allows corrupt nodes, the board is saved, too, so that `shuffledp attack trace` and
+    lab 4 can join their logs with it. After Ctrl-C the analyst continues the round to its end. The
+    round's trace is sent to the collector at `otlp_endpoint`; if that fails, a warning is printed.
 
     Raises:
-        OutputError: `out` cannot be written; before anything is asked of anybody, or after the
-            answer is out.
+        OutputError: `out` cannot be written. This is checked before the round opens, and can happen
+            again after the answer is printed.
         ShuffleDPError: whatever ended the round.
     """
     deployment = open_deployment(keys)
@@ -67,10 +67,10 @@ def trusted_files(keys: Path) -> dict[str, bytes]:
 
 
 def save(report: RoundReport, out: Path, keys: Path, trusted: dict[str, bytes]) -> None:
-    """Saves the documents in `out`/<round>, and has `out`/latest name it.
+    """Save the documents in `out`/<round>, and point `out`/latest to it.
 
     Raises:
-        OutputError: they cannot be written; the message says how to get them again.
+        OutputError: they cannot be written; the message says how to fetch them again.
     """
     try:
         save_round(report, out / report.round_id, trusted)

@@ -53,8 +53,8 @@ def page(report: RoundReport, beside: Collection[str]) -> str:
     """The whole file.
 
     Args:
-        report: a round whose documents were verified; of a simulation with what only that knows.
-        beside: names of the files beside it; of the documents those are linked to that are there.
+        report: a round whose documents were verified; for a simulation also with the true values.
+        beside: names of the files next to it; the page links to the documents among them.
     """
     return self_contained(
         f"{title(report)}: round {report.round_id[:8]}", style(), "\n".join(body(report, beside))
@@ -66,7 +66,7 @@ def body(
 ) -> list[str]:
     """The page's parts, for a frame that has `style`.
 
-    `where` the documents are to be checked, others as of `page`.
+    `where` states where the documents can be checked; the other arguments are those of `page`.
     """
     sections = (_head, answer, _guarantee, _honest, _numbers)
     parts = [part for section in sections for part in section(report)]
@@ -74,7 +74,7 @@ def body(
 
 
 def style() -> str:
-    """The style sheet of the parts, beside the one that all pages share."""
+    """The style sheet of the parts, in addition to the one that all pages share."""
     return files("shuffledp_ops.rounds").joinpath("files", "report.css").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Reads a saved round: its signed documents, verified again, and the rest from `report.json`."""
+"""Read a saved round: its signed documents, verified again, and the rest from `report.json`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SavedTrace:
     """Result of an attack, as `report.json` has it; fields as in `TraceOutcome`."""
 
     def people(self) -> Iterator[TracedPerson]:
-        """No one: `report.json` has counts only."""
+        """Empty, because `report.json` has only counts."""
         return iter(())
 
     users: int
@@ -92,7 +92,7 @@ class SavedTrace:
 def round_folder(named: Path) -> Path:
     """The folder of a saved round.
 
-    Also where `latest` is a file with its name, as on systems without links.
+    `latest` may also be a file that holds the folder's name, as on systems without links.
 
     Raises:
         ConfigError: there is no such folder, or it holds no round.
@@ -236,7 +236,7 @@ def _truths(extras: _Extras) -> NDArray[np.float64]:
 
 
 def _as_symbols(truths: NDArray[np.float64], report: RoundReport) -> NDArray[np.int64]:
-    """The truth as the devices added it up: `report.json` has it in the question's unit."""
+    """Convert the truth from the question's unit, as in `report.json`, to the devices' symbols."""
     scale = report.scale
     if scale is None:
         return truths.astype(np.int64)
@@ -274,7 +274,7 @@ def _read_document(file: Path) -> Signed:
 
 
 def _read_bounded(file: Path, what: str, most: int) -> bytes:
-    """A regular file of bounded length: a device or a pipe in its place would have no end."""
+    """Read a regular file of bounded length, and no device or pipe, which could be endless."""
     if not file.is_file():
         raise ConfigError(
             f"there is no {what} {file}; fetch the round again with `shuffledp results show KEYS "

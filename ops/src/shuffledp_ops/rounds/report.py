@@ -68,7 +68,7 @@ class TraceOutcome(Protocol):
 
     @property
     def baseline(self) -> float | None:
-        """Share guessed right without any message, by the most frequent value."""
+        """Share of users guessed right by naming the most frequent value for everyone."""
 
     def to_dict(self) -> dict[str, Any]:
         """Entries for the report's JSON."""
@@ -85,10 +85,10 @@ class RoundReport:
     themselves corrupt, `trace` the result of an attack with their logs. `drawn_from` is the number
     of rows from which the users' values were drawn with replacement; None where every user is a
     row; `column` is the name of what they hold, `labels` the names of the symbols, where they have
-    any. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag,
-    do not count; nodes `dropped` others before. `published` has, by file name, the proof of the
-    public log, and board and history of a verified round. `logged` is what that proof shows; None
-    without a proof, or where the roster names no witnesses.
+    any. Messages on the board with a symbol `outside` the alphabet or a `repeated` tag do not
+    count; the nodes `dropped` others before. `published` has, by file name, the proof of the public
+    log, and board and history of a verified round. `logged` is what that proof shows; None without
+    a proof, or where the roster names no witnesses.
     """
 
     round_id: str
@@ -181,7 +181,7 @@ class RoundReport:
 
     @property
     def assumed_liars(self) -> int:
-        """Reports that the guarantee does not rely on: they may come from lying devices."""
+        """Number of reports that may come from lying devices without weakening the guarantee."""
         return max(0, self.final.users - self.final.honest)
 
     @property

@@ -16,7 +16,7 @@ def run_report_command(named: Path) -> None:
 
     Raises:
         ConfigError: there is no such round, or a file of it is missing.
-        DocumentError: a document cannot be believed.
+        DocumentError: a document does not verify.
         OutputError: the page cannot be written.
     """
     folder = round_folder(named)

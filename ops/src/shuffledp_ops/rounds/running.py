@@ -108,12 +108,12 @@ async def control_of(
 async def open_round(
     control: analyst_pb2_grpc.RoundControlAsyncStub, plan: RoundPlan, round_id: str = ""
 ) -> OpenedRound:
-    """Has the analyst open a new round.
+    """Ask the analyst to open a new round.
 
     Returns its announcement, or raises the analyst's typed error.
 
-    With a `round_id` drawn by the caller (32 hex digits) it may be asked again: the round is opened
-    once.
+    If the caller draws the `round_id` (32 hex digits), the call may be repeated: the round is
+    opened only once.
     """
     async with translate_errors(ANALYST):
         opened = await control.OpenRound(
@@ -135,7 +135,7 @@ async def follow_round(
 
     `accepting` also shows the submissions as they come in.
 
-    `heard` is called at each word of the analyst's.
+    `heard` is called at each message from the analyst.
     """
     async with translate_errors(ANALYST):
         async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
@@ -153,7 +153,7 @@ async def follow_round(
 async def abort_round(
     control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str, reason: str
 ) -> None:
-    """Tells the analyst to give the round up, if it can still be reached."""
+    """Ask the analyst to cancel the round, if it can be reached."""
     try:
         async with translate_errors(ANALYST):
             await control.AbortRound(
@@ -186,7 +186,7 @@ async def fetch_board(deployment: Deployment, report: RoundReport) -> bytes:
 
 
 async def with_published(deployment: Deployment, report: RoundReport) -> RoundReport:
-    """The report with board and history of a verified round, to check its mixing by.
+    """The report with board and history of a verified round, with which its mixing can be checked.
 
     Nothing is verified here.
     """

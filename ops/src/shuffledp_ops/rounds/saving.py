@@ -27,8 +27,9 @@ LATEST: Final = "latest"
 def writable_folder(folder: Path, option: str = "--out") -> Iterator[None]:
     """Context with a folder to write to, created and tested before the block does anything.
 
-    Tested with as many bytes as a round's documents have. Where the block fails, the folders that
-    were made for it, and hold nothing, are gone again. `option` is the one that names it.
+    The test writes as many bytes as a round's documents have. If the block fails, empty folders
+    that were made for it are removed. `option` is the command line option that names the folder,
+    for messages.
 
     Raises:
         OutputError: it cannot be made or written, or has no room.
@@ -74,7 +75,7 @@ def save_round(
     Args:
         report: the round's outcome.
         folder: of the round; files of an earlier time there are replaced.
-        keys: roster and root key by file name, to verify the documents by later.
+        keys: roster and root key by file name, to verify the documents later.
         evidence: a folder with the logs of the round's corrupt nodes, copied too.
 
     Raises:

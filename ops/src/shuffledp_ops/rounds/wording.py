@@ -99,7 +99,7 @@ def honest(final: Certificate) -> tuple[str, ...]:
 
 
 def noise_of_nodes(report: RoundReport) -> tuple[str, ...]:
-    """The noise that nodes added, and what a corrupt node can do to the answer; () without."""
+    """State the nodes' noise, and how a corrupt node can bias the answer; () if there is none."""
     mechanism = report.final.mechanism
     dummies = mechanism.dummies_per_node
     if not dummies:
@@ -122,7 +122,7 @@ def noise_of_nodes(report: RoundReport) -> tuple[str, ...]:
 
 
 def liars(report: RoundReport) -> tuple[str, ...]:
-    """What devices that send other messages than they should can do to the answer."""
+    """State how far devices that send false messages can move the answer."""
     shift = report.largest_shift(1)
     if shift is None:
         return ()
