@@ -86,7 +86,7 @@ def _short(name: str) -> str:
 
 
 def _thinning(count: int) -> int:
-    """The smallest of 1, 2, 5, 10, 20, ... that leaves few enough names."""
+    """The smallest step of 1, 2, 5, 10, ... that leaves few enough names, one every step bars."""
     power = 1
     while 10 * power * MOST_NAMES < count:
         power *= 10

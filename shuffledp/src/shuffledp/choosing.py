@@ -1,4 +1,4 @@
-"""From a target (ε, δ) to the mechanisms that keep it."""
+"""From a target (ε, δ) to the mechanisms that meet it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def calibrate(
 
     Raises:
         UsageError: an unknown mechanism, no domain, or a value outside its range.
-        CannotCertify: no parameters keep the target; the message says the closest that can.
+        CannotCertify: no parameters meet the target; the message says how close they come.
 
     >>> import shuffledp as sdp
     >>> group = sdp.Setting(users=2000, honest=1900)
@@ -80,7 +80,7 @@ def calibrate(
 
 
 def kind_of(mechanism: str | type[Mechanism]) -> str:
-    """The name of a mechanism that is known; `UsageError` names those that are."""
+    """The name of a registered mechanism; `UsageError` lists the registered ones."""
     kind = mechanism if isinstance(mechanism, str) else getattr(mechanism, "kind", mechanism)
     if kind not in MECHANISMS:
         raise UsageError(f"unknown mechanism {kind!r}; choose one of {', '.join(MECHANISMS)}")

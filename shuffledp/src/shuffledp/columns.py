@@ -1,6 +1,6 @@
 """Columns of CSV files as user values: whole numbers, or names of answers.
 
-They stay in the simulator.
+Only simulations read them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Column:
         capped: number of values that were above max_value and now are max_value.
         drawn_from: number of rows from which all values were drawn with replacement; None: each
             user is a row.
-        labels: of a column of names: that of each value, 0..k, in the order of the alphabet; else
+        labels: for a column of names, the name of each value 0..k in alphabetical order; else
             empty.
     """
 
@@ -137,7 +137,7 @@ def load_column(
 def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
     """Latitude and longitude of the first `users` rows of a CSV with the columns lat and lon.
 
-    Drawn from too few rows.
+    If there are fewer rows, all users are drawn from them with replacement.
 
     Returns:
         Shape (users, 2), degrees.
@@ -277,9 +277,9 @@ class _Parser:
         return seen.setdefault(text, len(seen))
 
     def sorted(self, column: str, label: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """The names in order, and the place there of each that was met.
+        """The names in alphabetical order, and the new index of each name in order of appearance.
 
-        Nothing for a column of numbers.
+        Both are empty for a column of numbers.
         """
         if not self._seen:
             return (), np.empty(0, dtype=np.int64)

@@ -28,7 +28,7 @@ class Composition:
         parts: each different round, as a plan of one round, and how often it is run.
         delta: at which ε is stated, over all rounds.
         certified: ε, never below the truth; None where no finite bound is known.
-        attained: ε that one of the rounds alone is known to cost; the truth for all lies above it.
+        attained: ε that a single one of the rounds reaches; the truth for all lies above it.
         corrupted: ε_L over all rounds when every node is corrupt; None for no bound.
         corrupted_delta: its δ.
         basis: what the numbers rest on, in words.
@@ -110,16 +110,16 @@ def compose(
     2021; Zhu et al. 2022; docs/accounting.md, propositions C1 to C7). ε is never below the truth.
 
     What a later round asks may depend on earlier answers, its parameters may not: for those see the
-    accountant's ledger. Rounds that are alike cost one curve together; each different one adds up
-    to seconds. Rounds that share a response which devices keep count once for each population of
-    each deployment that their certificates name (K14); those that are only planned count as one
+    accountant's ledger. Equal rounds share one curve; each different round adds up to some seconds
+    of computation. Rounds that share a response which devices keep count once for each population
+    of each deployment that their certificates name (K14); those that are only planned count as one
     population's.
 
     Args:
         plans: one for each round, in any order; a plan of several rounds counts so often. At least
             one.
         setting: of every round, in place of their own.
-        delta: over all rounds, 0 or 1e-12 <= δ < 1; the plans' own is not looked at.
+        delta: over all rounds, 0 or 1e-12 <= δ < 1; the plans' own δ is ignored.
 
     Raises:
         UsageError: no rounds, rounds of different adjacency, a round whose nodes are all corrupt,
@@ -170,9 +170,9 @@ def compose(
 
 
 def _scope_that_counts(plan: Plan) -> str:
-    """Key by which rounds share memoised responses; None if every round draws anew.
+    """Population whose memoised responses the rounds share; None if every round draws anew.
 
-    Then rounds of several populations are alike, and cost one curve.
+    With None, rounds of several populations are equal, and share one curve.
     """
     return "" if remembered_by(plan.spec) is None else plan.scope
 
@@ -189,7 +189,7 @@ def _shuffled_bounds(times: Counter[Plan], rounds: list[Round], local: Corrupted
 
 
 def _largest_attained(rounds: list[Round], delta: float) -> float:
-    """The largest ε that one of the rounds alone is known to cost; 0 where nothing is."""
+    """The largest ε that a single one of the rounds reaches; 0 where none is known."""
     attained = 0.0
     for item in rounds:
         try:

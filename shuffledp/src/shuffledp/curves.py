@@ -1,4 +1,4 @@
-"""δ(ε) of one plan from both sides, at points where the curves bend."""
+"""Certified and attained δ(ε) of one plan, with more points where the curves bend."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Curve:
         guarantee: the plan's guarantee at its own δ.
         epsilons: shape (points,), rising, nats, per unit of distance under metric adjacency.
         certified: shape (points,), δ never below the truth; 1 where nothing can be certified.
-        attained: shape (points,), δ that a concrete dataset is known to cost, by one round; never
+        attained: shape (points,), δ that a concrete pair of datasets reaches in one round; never
             above the truth.
         published: shape (2, points of its own), (ε, δ) of the paper's formula; empty where there is
             none.
@@ -93,11 +93,11 @@ class Curve:
         return self.guarantee.plan
 
     def local(self) -> Floats:
-        """δ at `epsilons` of one report that nothing shuffles, never below the truth.
+        """δ at `epsilons` of one unshuffled report, never below the truth.
 
         Empty for several rounds.
 
-        It is what is left when every node is corrupt: then all messages of the others are known.
+        This guarantee holds even if every node is corrupt.
         """
         plan = self.plan
         if plan.rounds > 1 or plan.all_corrupt:
@@ -116,7 +116,7 @@ class Curve:
         return np.array([delta(epsilon) for epsilon in self.epsilons.tolist()])
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws both sides, the truth between them; on new axes where none are given.
+        """Draw the certified and the attained curve; on new axes if none are given.
 
         Raises:
             NotInstalledError: without matplotlib, the extra `plot`.
@@ -241,7 +241,7 @@ def _curve(guarantee: Guarantee, points: list[_Point]) -> Curve:
 
 
 def _refine(guarantee: Guarantee, certified: Certified, floor: float) -> list[_Point]:
-    """Even points and the answer's own, then more where a curve falls most."""
+    """Evenly spaced points and the guarantee's own, then more where a curve falls most."""
     seen = {value for value in (guarantee.certified, guarantee.attained) if value}
     right = _right(guarantee)
     even = set(np.linspace(0.0, right, FIRST_POINTS).tolist())

@@ -1,7 +1,4 @@
-"""Pictures of results: δ(ε), certified, attained and published.
-
-A simulated answer beside the truth.
-"""
+"""Pictures of results: curves δ(ε), and a simulated answer next to the truth."""
 
 from __future__ import annotations
 
@@ -34,9 +31,9 @@ _QUIET: Final = "#8a8f98"
 
 
 def check_plot(file: Path) -> None:
-    """Refuses a file whose ending names no format we draw, or whose folder is missing.
+    """Check that a picture can be drawn and saved as this file.
 
-    And drawing without matplotlib.
+
 
     Raises:
         UsageError: another ending.
@@ -88,7 +85,7 @@ def save(axes: Axes, file: Path) -> None:
 
 
 def draw_curve(axes: Axes, lines: Curve) -> None:
-    """Both sides of the truth, the published formula, the asked δ, and ε_L where it is near."""
+    """Draw certified and attained curve, published formula, asked δ, and ε_L if it is near."""
     guarantee = lines.guarantee
     _draw_bounds(axes, guarantee, lines)
     _draw_local(axes, lines)
@@ -129,9 +126,9 @@ def draw_answer(axes: Axes, answer: Answer) -> None:
 
 
 def draw_centroid(axes: Axes, centroid: Centroid) -> None:
-    """Density of users, their true middle, the estimate and its box, in degrees.
+    """Draw the density of users, their true mean, the estimate and its box, in degrees.
 
-    True to scale halfway up.
+    The picture is true to scale at its middle latitude.
     """
     grid = centroid.plan.grid
     (south, west), (north, east) = (
@@ -202,7 +199,7 @@ def _outline(
 
 
 def _around(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
-    """A range in which a small difference of large sums is seen."""
+    """A range of an axis in which a small difference of large sums is visible."""
     low = float(values.min())
     high = float(values.max())
     margin = 0.5 * max(high - low, 1.0)
@@ -296,7 +293,7 @@ def _mark_asked(axes: Axes, guarantee: Guarantee, lines: Curve) -> None:
 
 
 def _mark_local(axes: Axes, guarantee: Guarantee, lines: Curve) -> None:
-    """ε_L, where it is near."""
+    """Mark ε_L, if it is near."""
     local = guarantee.corrupted
     if local is None or guarantee.plan.all_corrupt or local > lines.epsilons[-1]:
         return

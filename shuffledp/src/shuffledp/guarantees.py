@@ -1,4 +1,4 @@
-"""The guarantee of a plan: both bounds, what is left if all nodes are corrupt, and why. Pure.
+"""The guarantee of a plan: upper and lower bound, ε_L, and what they rest on. Pure.
 
 Every number says in which direction it may be off: `certified` is never below the truth, `attained`
 never above it. docs/accounting.md has the propositions that `basis` names.
@@ -40,7 +40,7 @@ class Guarantee:
     Attributes:
         plan: what was asked.
         certified: ε, never below the truth; None where no finite bound is known.
-        attained: ε that a concrete dataset is known to cost, never above the truth; None where
+        attained: ε that a concrete pair of datasets reaches, never above the truth; None where
             unknown.
         published: what the paper's formula prints, for comparison only; None where it has none for
             this plan.
@@ -122,7 +122,7 @@ class Guarantee:
 
 
 def attained_remark(plan: Plan) -> str:
-    """What the attained ε of a plan shows: of several rounds it is computed for one of them."""
+    """State what the attained ε refers to: for a plan of several rounds, to one of them."""
     if plan.rounds > 1:
         return f"lower bound from one round; the other {plan.rounds - 1:,} are part of the gap"
     return "some dataset really costs this much"
@@ -145,7 +145,7 @@ def bound_rows(guarantee: Guarantee) -> list[Row]:
 
 
 def error_remark(guarantee: Guarantee) -> str:
-    """What the standard error is of, and whose noise it includes."""
+    """State to what the standard error refers, and whose noise it includes."""
     spec = guarantee.plan.spec
     if not isinstance(spec, Spec):
         return "of one round's estimate"
@@ -158,7 +158,7 @@ def error_remark(guarantee: Guarantee) -> str:
 
 
 def number(value: float | None) -> str:
-    """A bound for people; "none" where there is none, or an infinite one."""
+    """Format a bound; "none" if it is None or infinite."""
     return "none" if value is None or math.isinf(value) else f"{value:.4g}"
 
 
@@ -169,7 +169,7 @@ def certify(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> Guarantee:
-    """Bounds of a plan's ε from both sides, and ε_L with every node corrupt.
+    """Certified and attained ε of a plan, and ε_L, which holds with every node corrupt.
 
     A guarantee that cannot be given is an answer too: `certified` is None then, and `basis` says
     why. The analyses are those of docs/accounting.md, of the mechanisms of Biswas et al. 2023 and
@@ -287,10 +287,9 @@ def _shuffle_bounds(plan: Plan, local: CorruptedBounds) -> Bounds:
 
 
 def one_round(plan: Plan, local: CorruptedBounds) -> Bounds:
-    """One of the plan's rounds at the whole δ, from both sides.
+    """Certified and attained ε of one of the plan's rounds, at the whole δ.
 
-    Where an analysis has no pure guarantee of its own, the local one stands in. Raises as
-    `epsilon_bounds`.
+    Where an analysis has no pure guarantee, the local one is used. Raises as `epsilon_bounds`.
     """
     try:
         return epsilon_bounds(plan.spec, plan.setting, plan.delta)
@@ -329,9 +328,9 @@ def _compose_rounds(plan: Plan, single: Bounds) -> Bounds:
 
 
 def _bounds_without_shuffle(plan: Plan, local: CorruptedBounds, shuffled: Bounds) -> Bounds:
-    """Every node corrupt: ε_L is the guarantee.
+    """Bounds without shuffling, as if every node were corrupt: those of ε_L.
 
-    What shuffled messages give away, these give away too.
+    Unshuffled messages reveal at least what shuffled ones do.
     """
     # ε_L is stated at a δ of its own, which must fit into the plan's.
     certified = local.epsilon if local.delta <= plan.delta else math.inf
@@ -369,7 +368,7 @@ def _nodes(plan: Plan) -> tuple[str, ...]:
 
 
 def _gain(plan: Plan, local: CorruptedBounds, bounds: Bounds) -> tuple[str, ...]:
-    """A warning where shuffling certifiably adds nothing to what each user has alone."""
+    """A warning if shuffling certifiably does not improve on the local guarantee."""
     # 1e-6 is the width to which an analysis inverts its curve: closer than that is no better.
     if (
         plan.all_corrupt

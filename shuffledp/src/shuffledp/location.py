@@ -138,7 +138,7 @@ class Grid:
     def reach(self, radius: float) -> float:
         """Largest distance in squares of two points of the map at most `radius` metres apart.
 
-        As the crow flies.
+        The distance on the Earth is the great-circle distance.
 
         Never below the truth: κ radius/side, and √2 for rounding to whole columns and rows
         (docs/accounting.md, S15).
@@ -148,7 +148,7 @@ class Grid:
     def width_at(self, latitude: float) -> float:
         """Metres from west to east of a square at this latitude.
 
-        Of the map's nearest where it is outside.
+        For a latitude outside the map: at the nearest one inside.
         """
         inside = min(max(latitude, self.south), self.north)
         return self.side * math.cos(math.radians(inside)) / self._shrinking
@@ -304,7 +304,7 @@ def plan_location(
 
 
 def _check_target(radius: float, epsilon: float, delta: float, mechanism: str) -> None:
-    """`UsageError` in the words that were typed: what the axes get is computed from them."""
+    """Check the arguments as they were typed, before each axis gets its computed share."""
     for name, value in (("radius", radius), ("epsilon", epsilon), ("delta", delta)):
         check_number(name, value)
     if not 0 < radius <= FARTHEST:
@@ -339,7 +339,7 @@ class Centroid:
     Attributes:
         plan: the two rounds.
         columns: the answer of the round for columns, rows: of that for rows; in squares.
-        squares: shape (users, 2), where everybody is; a simulation knows.
+        squares: shape (users, 2), the true square of every simulated user.
         outside: users who were outside the map and went to its nearest square.
     """
 
@@ -356,7 +356,7 @@ class Centroid:
 
     @property
     def truth(self) -> tuple[float, float]:
-        """The middle of everybody's squares."""
+        """The mean of all users' squares."""
         return self.plan.grid.point(float(self.columns.truth), float(self.rows.truth))
 
     @property

@@ -59,10 +59,10 @@ class Plan:
         rounds: how often the round is run on the same people, 1 to 1,000,000.
         corrupt: numbers of the corrupt nodes, 1..nodes.
         nodes: mix nodes of the route, 1 to 16.
-        notes: what was decided on the way here, in words.
+        notes: choices that were made when the plan was built, in words.
         asked: parameters as they were asked for, beside the spec's own.
-        scope: deployment and population, where a certificate names them: a response that devices
-            keep is kept in these.
+        scope: deployment and population that the certificate names, within which devices keep
+            memoised responses.
 
     Raises:
         UsageError: a value is outside its range, or a distance that the mechanism's domain does not
@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def all_corrupt(self) -> bool:
-        """Nothing is shuffled by anybody honest."""
+        """True if every node is corrupt."""
         return len(self.corrupt) == self.nodes
 
     @property
@@ -179,7 +179,7 @@ def neighbours(plan: Plan) -> str:
 def exact(spec: object) -> dict[str, ParameterValue]:
     """A spec's parameters by name; a rational as text, as in a certificate.
 
-    What a spec does not print is left out.
+    Fields that a spec does not print are left out.
     """
     names = (
         [field.name for field in fields(spec) if field.repr]
@@ -209,7 +209,7 @@ def check_nodes(nodes: int) -> None:
 def check_distance(max_distance: int | None, domain: int | None) -> None:
     """`UsageError` for a largest change that the domain does not have.
 
-    A mechanism without a domain has any.
+    A mechanism without a domain accepts any distance.
     """
     if domain is not None and max_distance is not None and not 1 <= max_distance < domain:
         raise UsageError(
@@ -240,7 +240,7 @@ def as_plan(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> Plan:
-    """The plan with this setting, δ and number of rounds; what is None stays as it is.
+    """The plan with this setting, δ and number of rounds; arguments that are None change nothing.
 
     Args:
         subject: a plan, a certificate, or a mechanism's parameters, which have no setting and no

@@ -86,7 +86,7 @@ class Stages:
 
     @contextmanager
     def one(self, stage: str) -> Iterator[None]:
-        """A stage that is one piece."""
+        """Show a stage that is done in one step."""
         self.update(stage, 0, 1)
         yield
         self.update(stage, 1, 1)
@@ -106,7 +106,7 @@ class Stages:
 
 @contextmanager
 def working(stage: str) -> Iterator[None]:
-    """Shows that this takes its time, if it does: nothing in the first two seconds."""
+    """Show that work is in progress, if it takes longer than two seconds."""
     with Stages(Console(stderr=True), after=PATIENCE_SECONDS) as stages:
         stages.begin(stage)
         yield
@@ -121,7 +121,7 @@ class _Lines:
         self._began = time.monotonic()
 
     def say(self) -> None:
-        """One line, if there is anything to say and somebody to read it."""
+        """Print one line, unless it is empty or the console is quiet."""
         if self.newest is None:
             return
         stage, done, total = self.newest
@@ -147,7 +147,7 @@ class _Ticker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Nothing is said any more when this returns. Safe to call twice."""
+        """Stop; nothing is printed after this returns. Safe to call twice."""
         self._stopped.set()
         self._thread.join()
 

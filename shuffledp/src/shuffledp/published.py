@@ -43,12 +43,12 @@ the right ones.
 
 
 def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...]:
-    """Checks list, headers, exclusions and board of a saved round, in words.
+    """Check list, headers, exclusions and board of a saved round; returns the checks in words.
 
-    Nothing of a plain one.
+    Returns nothing for a plain round.
 
-    1. The result is the analyst's, and names board and history if the plan's mixing is verified;
-       these are the ones.
+    1. The result is signed by the analyst; if the plan's mixing is verified, it names the digests
+       of this board and history.
     2. The manifest is the analyst's, of the same round and plan; its round keys are the certified
        nodes' own.
     3. P3: the list is node 1's and holds, the headers lead from it to the board, and so do all

@@ -46,7 +46,7 @@ class Recommendation:
         beside: errors without a shuffler, and with a trusted party.
         choice: the one to take.
         reason: why, in words.
-        warnings: what speaks against shuffling at all, in words.
+        warnings: reasons against shuffling at all, in words.
     """
 
     answers: Answers
@@ -75,7 +75,7 @@ def recommend(target: Target, rows: Sequence[CostAnalysis]) -> tuple[Recommendat
 def _choose(rows: Sequence[CostAnalysis]) -> tuple[CostAnalysis, str]:
     """Choose the least error among rows that any device can send and that tolerate losses.
 
-    They tolerate lost messages and absent people.
+    The mechanism must tolerate lost messages and absent users.
     """
     reasons: list[str] = []
     for words, fits in _WANTED.items():

@@ -1,8 +1,7 @@
 """Simulation of a round: reports drawn as clients draw them, and the analyst's own estimate.
 
-No network, no nodes and no keys: an honest shuffler leaves of the reports exactly the counts of
-their symbols, which is what is kept here. `shuffledp demo` plays the same round over real
-processes.
+No network, no nodes and no keys: after an honest shuffler only the counts of the symbols remain, so
+only these are simulated. `shuffledp demo` runs the same round with real processes.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ BLOCK: Final = 2**18
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """The debiased answer to a simulated round, beside the truth that no real round shows.
+    """The debiased answer of a simulated round, with the true answer, which no real round knows.
 
     A sum has a total and its mean, both floats. A histogram has a total for each symbol, shape
     (symbols,), the estimated number of users who hold it; its mean is each symbol's share of the

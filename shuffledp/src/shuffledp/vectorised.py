@@ -1,8 +1,8 @@
 """The laws of the clients' samplers for arrays of users, by numpy: only for simulations.
 
 Same laws as `shuffledp_core.sampling.randomisers`, but in doubles and from a pseudo-random
-generator: fast and repeatable, not exact to the last bit, and no source of privacy. What has no
-sampler here is drawn by the client's own, user by user, from the generator's bytes.
+generator: fast and repeatable, not exact to the last bit, and no source of privacy. A mechanism
+without a sampler here uses the client's own, user by user, on the generator's bytes.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _(spec: SGDLShuffle, values: Integers, generator: np.random.Generator) -> In
 def _(spec: SplitMix, values: Integers, generator: np.random.Generator) -> Integers:
     """The noisy value modulo q.
 
-    What it is split into adds up to it, and tells the analyst nothing else.
+    The parts of the split add up to it, and reveal nothing else to the analyst.
     """
     return (values + _shares(spec, values.shape, generator)) % spec.modulus
 

@@ -1,4 +1,4 @@
-"""Certificates on disk: their signature, their period, and every number computed again."""
+"""Verification of certificates on disk: signature, validity period, and every number recomputed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from shuffledp_privacy.rechecking import recheck
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whom to believe: a roster with its root key, or the accountant's key alone (hex)."""
+    """The keys to trust: a roster with its root key, or only the accountant's key (hex)."""
 
     roster: Path | None = None
     root_key: str | None = None
@@ -68,8 +68,8 @@ class CheckedCertificate:
         title: where it was found, and its stage.
         certificate: the document; `compose` takes it as it is.
         lines: what was checked.
-        genuine: True if the caller named the key that was believed. Otherwise it was read from a
-            file beside the document, and the forger of the document may have made up the key.
+        genuine: True if the caller named the trusted key. Otherwise the key was read from a file
+            next to the document, where a forger of the document could have put it.
     """
 
     title: str
@@ -116,8 +116,7 @@ class Keys:
 
     A roster knows all parties, a bare key only the accountant.
 
-    `trusted` says which key was believed, and where it came from; `named` is True if the caller
-    named it.
+    `trusted` describes the trusted key and its source; `named` is True if the caller named it.
     """
 
     roster: Roster | None
@@ -141,11 +140,11 @@ class Keys:
         return claimed
 
     def by(self, role: str, signed: Signed, model: type[DocumentT]) -> DocumentT:
-        """A document of the one party with that role; needs the roster."""
+        """Verify a document of the one party with that role; needs the roster."""
         return verify_from(self._roster(signed).only(role), signed, model)
 
     def by_node(self, signed: Signed, model: type[DocumentT]) -> DocumentT:
-        """A document of the node that it names as its signer; needs the roster."""
+        """Verify a document of the node that it names as its signer; needs the roster."""
         node: Party = self._roster(signed).party(signed.signer)
         # Every party of the roster can sign: the analyst's or the accountant's word must not pass
         # for a node's.
@@ -247,8 +246,9 @@ def verify(
         roster: the signed roster; None for `roster.json` beside the document.
         key: the accountant's public key instead of a roster, for a certificate alone.
         now: seconds since 1970; None for the clock.
-        patient: compute every number whatever work it takes. Without it what takes more than about
-            a second of a processor is refused, so that hostile numbers cannot hold the reader up.
+        patient: compute every number, however long it takes. Otherwise numbers that need more than
+            about a second of processor time are refused, so that a hostile document cannot occupy
+            the verifier.
 
     Raises:
         ConfigError: a file or key cannot be read, or both kinds of trust are named.
@@ -281,7 +281,7 @@ def verify(
 def check_beside(folder: Path, result: Result, roster: Roster) -> CosignedCheckpoint | None:
     """Check the documents beside a verified result where they are present.
 
-    Readers take the documents beside a checked result for checked, too.
+    Readers assume that documents next to a verified result are verified, too.
 
     Returns:
         The checkpoint of the public log that has the plan certificate; None without its proof, or

@@ -1,4 +1,4 @@
-"""A guarantee in other words: Rényi divergence, trade-off function, groups of reports, drawn users.
+"""Views of a guarantee: Rényi divergence, trade-off function, groups of reports, sampled users.
 
 Pure.
 
@@ -44,7 +44,7 @@ FALSE_POSITIVES: Final = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A plan's guarantee in other words: single numbers, and columns of equal length.
+    """A plan's guarantee restated: single numbers, and columns of equal length.
 
     Attributes:
         plan: what was asked.
@@ -118,9 +118,9 @@ def renyi(
 
     Over all rounds.
 
-    That of the dominating pair which the certified δ(ε) defines (Mironov 2017; Zhu et al. 2022;
-    docs/accounting.md, C18); rounds add up. High orders look far out, where the curve has few
-    digits: loose there, never below the truth. Columns: `order`, `divergence`.
+    Computed for the dominating pair that the certified δ(ε) defines (Mironov 2017; Zhu et al. 2022;
+    docs/accounting.md, C18); rounds add up. High orders depend on the tail of the curve, which has
+    few digits: the bound is loose there, but never below the truth. Columns: `order`, `divergence`.
 
     Args:
         plan: a plan, a certificate, or a mechanism's parameters, which need `setting`. Standard
@@ -174,9 +174,10 @@ def trade_off(
 
     The trade-off function states how often any test of two such datasets errs.
 
-    Columns: `false_positive`, `false_negative`. Numbers: `mu_certified`, the round is nowhere worse
-    than μ-Gaussian DP that shows everything with chance `leak`; `mu_attained`, no smaller μ does
-    for some dataset. The leak is the plan's δ (Dong et al. 2022; docs/accounting.md, C19).
+    Columns: `false_positive`, `false_negative`. Numbers: `mu_certified`, the guarantee is at least
+    as strong as μ-Gaussian DP that fails completely with probability `leak`; `mu_attained`, no
+    smaller μ is possible for some dataset. The leak is the plan's δ (Dong et al. 2022;
+    docs/accounting.md, C19).
 
     Args:
         plan: a plan, a certificate, or a mechanism's parameters, which need `setting`. Standard
@@ -229,9 +230,9 @@ def _remembered_line(plan: Plan) -> tuple[str, ...]:
 
 
 def _mu_attained(plan: Plan, table: DeltaCurve) -> float:
-    """The largest μ that one point of the curve asks for.
+    """The largest μ that a single point of the curve requires.
 
-    A single round's, which several cannot undercut.
+    It is computed for one round; several rounds need at least as much.
     """
     right = math.log1p(float(table.excess[int(np.argmax(table.deltas <= max(plan.delta, 1e-9)))]))
     shift = 0.0
@@ -304,7 +305,7 @@ def subsampled(
 
     Never below the truth.
 
-    Who is drawn stays secret (Balle et al. 2018; docs/accounting.md, C5). Numbers: `epsilon`, None
+    The subset stays secret (Balle et al. 2018; docs/accounting.md, C5). Numbers: `epsilon`, None
     where no finite bound is known; `rate`.
 
     Args:
@@ -352,7 +353,7 @@ def shuffled_plan(
 ) -> Plan:
     """The plan that a view is of.
 
-    Of a round without an honest node only if `corrupt`, `UsageError` otherwise.
+    `UsageError` for a round without an honest node, unless `corrupt`.
     """
     if delta is None and getattr(plan, "delta", None) is None:
         delta = DEFAULT_DELTA

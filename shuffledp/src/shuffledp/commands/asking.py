@@ -1,7 +1,7 @@
 """From a mechanism's own options to a question about it: for every mechanism that is installed.
 
-Without a function of its own here a mechanism is asked about by its exact parameters, an option for
-each field of its spec. Importing this costs no numerics.
+A mechanism without a function here gets one option for each field of its spec, its exact
+parameters. Importing this costs no numerics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`shuffledp certify MECHANISM`: both sides of the truth for given parameters."""
+"""`shuffledp certify MECHANISM`: upper and lower bound of ε for given parameters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ certify_app = typer.Typer(
 
 @dataclass(frozen=True, slots=True)
 class WithoutDistance(Scenario):
-    """Of a mechanism whose values are unknown."""
+    """Scenario options for a mechanism whose values have no distance."""
 
     adjacency: Adjacency = field(default=Adjacency.STANDARD, init=False)
     max_distance: int | None = field(default=None, init=False)

@@ -81,7 +81,7 @@ def spread_times(files: Sequence[Path], times: Sequence[int]) -> list[int]:
 
 
 def repeat_plans(plans: Sequence[Plan], times: Sequence[int]) -> list[Plan]:
-    """Each plan with its rounds run so often. Raises `UsageError` for a number out of range."""
+    """Each plan with its number of rounds multiplied. Raises `UsageError` for one out of range."""
     return [
         replace(plan, rounds=plan.rounds * count) for plan, count in zip(plans, times, strict=True)
     ]

@@ -217,7 +217,7 @@ class Presentation:
 
 
 class ViewName(StrEnum):
-    """Other words for a guarantee."""
+    """A form in which a guarantee can be restated, such as Rényi or f-DP."""
 
     RDP = "rdp"
     F_DP = "f-dp"
@@ -233,7 +233,7 @@ class ViewName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OtherWords:
-    """The options of a guarantee in other words, as they were typed."""
+    """The options of `--view`, which restates a guarantee, as they were typed."""
 
     view: Annotated[
         ViewName | None,

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def respond(plan: Plan, view: Presentation, other: OtherWords | None = None) -> None:
-    """Prints the plan's guarantee, after drawing it where a file is named.
+    """Print the plan's guarantee, after drawing it if a file is named, and its views if asked.
 
-    Then in other words where asked for.
+
 
     Raises:
         UsageError: a parameter is outside its range, or the picture's file name has no known

@@ -45,7 +45,7 @@ def rows_table(
 
 
 def basis_of(lines: Iterable[str]) -> tuple[RenderableType, RenderableType]:
-    """What a number rests on, under a heading."""
+    """List what a number rests on, under a heading."""
     reasons = Table.grid(padding=(0, 1))
     for line in lines:
         reasons.add_row("-", escape(line))
@@ -53,7 +53,7 @@ def basis_of(lines: Iterable[str]) -> tuple[RenderableType, RenderableType]:
 
 
 def view_tables(view: View) -> tuple[RenderableType, ...]:
-    """The guarantee in other words, number by number, and what it rests on."""
+    """The tables of a view: its numbers, its points, and what they rest on."""
     table = rows_table(f"[bold]{view.name}[/bold]", view.rows())
     return table, *(f"- {escape(line)}" for line in view.basis)
 

@@ -16,7 +16,7 @@ from shuffledp_privacy.bounds import Setting
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The domain, as it was scenario: largest value, symbols of a histogram, or both."""
+    """The requested domain: the largest value, the number of histogram symbols, or both."""
 
     max_value: int | None = None
     symbols: int | None = None
