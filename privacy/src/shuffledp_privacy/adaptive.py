@@ -25,7 +25,7 @@ from shuffledp_privacy.tabulated import TABLES
 def spent_of_budget(
     costs: Costs, epsilon: float, delta: float, adjacency: Adjacency, composition: CompositionRule
 ) -> Bounds:
-    """ε that rounds use of a budget, as its composition counts.
+    """ε that the rounds use up, under the budget's composition.
 
     More than `epsilon` if they do not fit.
 
@@ -44,9 +44,8 @@ def spent_of_budget(
 def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: float) -> Bounds:
     """Part of a budget that the rounds have used, as ε under `adjacency` at `delta`.
 
-    At most `epsilon` if and only if the budget admits all of them, in whatever order they were
-    asked. Below that it is what is used up so far; the guarantee that holds in the end, whenever
-    one stops asking, is the budget.
+    It is at most `epsilon` if and only if the budget admits all of them, in any order. It measures
+    the use so far; the guarantee that holds whenever the rounds stop is the budget itself.
 
     Args:
         costs: the rounds, in any order, or how often there is each; none cost 0.

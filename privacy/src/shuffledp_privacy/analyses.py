@@ -62,7 +62,7 @@ class Analysis:
     def standard_error(self, users: int) -> float:  # noqa: ARG002
         """Standard deviation of the sum's estimate, or of one histogram count's at worst.
 
-        Without the noise of nodes, which `bounds.standard_error` adds.
+        The noise of nodes is not included; `bounds.standard_error` adds it.
         """
         raise self._missing("standard_error")
 
@@ -118,7 +118,7 @@ class Analysis:
     ) -> NDArray[np.float64] | None:
         """ln P(answer | x), shape (answers, domain), -inf for the impossible.
 
-        An attack with corrupt nodes guesses by it. None where it is not known.
+        The attack with corrupt nodes uses it to guess values. None if it is not known.
         """
         return None
 

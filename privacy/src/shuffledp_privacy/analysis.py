@@ -1,8 +1,8 @@
-"""All that the ledger and the service ask of the numerics, in one place.
+"""The numerics' interface for the ledger and the accountant's service.
 
-A `Cost` is what one round costs its users: exact mechanism, who takes part, and the δ at which ε is
-stated. The ledger adds costs up under its own adjacency, by analysing the same mechanisms again:
-see `spent` for rounds that were fixed in advance, and `adaptive` for those that were not.
+A `Cost` describes what one round costs its users: exact mechanism, setting, and the δ at which ε is
+stated. The ledger composes costs under its own adjacency, by analysing the same mechanisms again:
+see `compose_costs` for rounds that were fixed in advance, and `adaptive` for others.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class CostAnalysis:
 
     Attributes:
         cost: the mechanism, who takes part, and δ.
-        bounds: ε from both sides, over all rounds that were analysed.
-        corrupted: (ε_L, δ), what a user keeps in one round when every mix node is corrupt.
+        bounds: certified and attained ε over all rounds that were analysed.
+        corrupted: (ε_L, δ), the guarantee of one round if every mix node is corrupt.
         error: standard error of one round's estimate, in the units of the values, or users; with
             the noise of all nodes.
         error_of_one_node: the error if only one node adds its noise; `error` where nodes add none.
@@ -103,7 +103,7 @@ class CostAnalysis:
 
     @property
     def attained(self) -> float:
-        """ε that a concrete dataset is known to cost, never above the truth."""
+        """ε that a concrete pair of datasets reaches, never above the truth."""
         return self.bounds.attained
 
     @property
@@ -127,7 +127,7 @@ def calibrated(plan: RoundPlan) -> Mechanism:
 
     Raises:
         UsageError: a parameter is outside its range.
-        CannotCertify: no parameters meet the target; the message says the closest that can.
+        CannotCertify: no parameters meet the target; the message says how close they come.
     """
     histogram = MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM
     target = Target(
@@ -150,7 +150,7 @@ def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
 
     d_max is the domain's unless the plan states one.
 
-    A mechanism that needs no crowd counts on one honest user, the protected one.
+    For a mechanism that needs no crowd, one honest user is assumed, the protected one.
 
     Raises:
         UsageError: no honest report is left.
@@ -161,7 +161,7 @@ def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
 
 
 def analyse(cost: Cost, nodes: int) -> CostAnalysis:
-    """ε from both sides, ε_L and the standard error of one round over `nodes` nodes.
+    """Bounds of ε, ε_L and the standard error of one round over `nodes` nodes.
 
     Raises:
         UsageError: the setting is outside the analysis' range.
@@ -182,12 +182,12 @@ def analysis_with(bounds: Bounds, cost: Cost, nodes: int) -> CostAnalysis:
 
 
 def compose_costs(costs: Costs, adjacency: Adjacency, delta: float) -> Bounds:
-    """The least sound ε under `adjacency` at `delta` of all rounds, had all been fixed in advance.
+    """The least certified ε of all rounds under `adjacency` at `delta`, if fixed in advance.
 
     ε of one adjacency is never added to ε of another. Each mechanism is analysed anew under
     `adjacency` and over its whole domain, whatever its own certificate was stated for: an ε of 0.1
-    per unit over {0..20} is charged to a standard budget as what changing a value from 0 to 20
-    reveals, which is at most 2, and often less.
+    per unit over {0..20} is charged to a standard budget as the ε of a change from 0 to 20, which
+    is at most 2, and often less.
 
     Bounds: privacy loss distributions convolved (`rounds.composition`), and basic composition, the
     sum of ε_i where the sum of δ_i is at most `delta`. Either holds for rounds whose parameters
@@ -235,7 +235,7 @@ def charged_once(times: tuple[tuple[Cost, int], ...]) -> tuple[tuple[Cost, int],
 
 
 def alone(cost: Cost, delta: float) -> Bounds:
-    """Cost of a round at `delta` when there is no other, under its setting's adjacency."""
+    """Cost of a single round at `delta`, under its setting's adjacency."""
     try:
         return bounds_of(cost.mechanism, cost.setting, delta)
     except (CannotCertify, UsageError) as refusal:

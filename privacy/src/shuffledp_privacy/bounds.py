@@ -1,4 +1,4 @@
-"""The vocabulary of the accountant: a setting, and bounds on both sides of the truth.
+"""The accountant's basic types: a setting, and upper and lower bounds.
 
 The functions below ask the spec's analysis (`analyses`). Epsilon is in nats; under metric adjacency
 it is per unit of distance. All functions are pure.
@@ -60,7 +60,7 @@ class Setting:
 
 
 def _adjacency(value: Any) -> Adjacency:
-    """Convert a name to the member: the analyses compare by identity, which a mere name fails."""
+    """Convert a name to the enum member, because the analyses compare by identity."""
     try:
         return Adjacency(value)
     except ValueError:
@@ -70,7 +70,7 @@ def _adjacency(value: Any) -> Adjacency:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """One number, from both sides.
+    """Upper and lower bound of one number, ε or δ.
 
     Attributes:
         certified: upper bound that holds for every dataset; `math.inf` where there is none.
@@ -96,7 +96,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class CorruptedBounds:
-    """The guarantee (ε_L, δ) of the local view, which is left if every mix node is corrupt."""
+    """The local guarantee (ε_L, δ), which remains if every mix node is corrupt."""
 
     epsilon: float
     delta: float

@@ -84,7 +84,7 @@ def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
 def classical_gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     """σ of the classical Gaussian mechanism, Δ √(2 ln(1.25/δ))/ε; same unit as the sensitivity.
 
-    Sound, loose.
+    A sound but loose bound.
 
     Source: Dwork and Roth 2014, Theorem A.1, proved for ε < 1; Definition V.1 of Biswas et al. 2022
     prints it for every ε. `gaussian_sigma` is the least σ.

@@ -1,7 +1,7 @@
 """The check of a certificate against its own parameters: every number in it is computed again.
 
-Pure: who signed it and what time it is are the caller's. docs/accounting.md says what each `basis`
-rests on.
+Pure: the caller checks the signature and supplies the time. docs/accounting.md says what each
+`basis` rests on.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ def recheck(claimed: Certificate, now: int | None = None, *, patient: bool = Fal
 
     docs/protocol.md, "Rechecking".
 
-    1. It may still be relied upon, and its round is one that there can be: what an accountant
-       signed may be hostile, and is bounded before anything is computed from it.
-    2. What holds has a finite ε, the bounds are in order, a standard guarantee covers every change,
-       and the reports that the lost messages come from are not counted on as whole.
+    1. It has not expired, and its round is possible: an accountant may be hostile, so the
+       parameters are bounded before anything is computed from them.
+    2. If it holds, ε is finite; the bounds are in order; a standard guarantee covers every change;
+       and reports with lost messages are not counted as complete.
     3. ε certified, ε_L, its δ and the standard error are not better than what is computed here
        (`SLACK`).
 
     Args:
         claimed: its signature is verified already.
         now: milliseconds since 1970; None skips step 1, for the records of old rounds.
-        patient: compute the numbers whatever work they take.
+        patient: compute the numbers, however much work they take.
 
     Raises:
         ExpiredDocumentError: step 1.
-        DocumentError: a claim is better than the truth that is known, or no round has these
-            parameters; the message names it.
+        DocumentError: a claim is better than the known truth, or no round can have these
+            parameters; the message names the claim.
         CannotCertify: no bound can be computed for these parameters at all, or only with more than
             `MOST_WORK` and without `patient`.
         UsageError: the parameters are outside the analysis' range.

@@ -1,8 +1,8 @@
-"""Division of δ: wherever one δ pays for several things, the parts come from here. Pure.
+"""Division of δ among several purposes. Pure.
 
-The parts of one division add up to at most the whole, rounding included, so that what holds at the
-parts together holds at δ. How large each is decides tightness alone, never soundness: every
-certificate is computed for what was chosen.
+The parts of a division add up to at most the whole, rounding included, so that a guarantee at the
+parts holds at δ. Their sizes affect only tightness, never soundness, because every certificate is
+computed for the parts that were chosen.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ lies far above it.
 
 
 def left_to_mixing(delta: float, rounds: int) -> float:
-    """What the pieces of split values may cost one round of several."""
+    """Part of δ for the imperfect mixing of split values, in one round of several."""
     return MIXING * delta / rounds
 
 
 def among_rounds(delta: float, rounds: int) -> float:
     """One of equal parts of δ, rounded down so that they never exceed δ together (C6).
 
-    δ itself for one part.
+    For one part it is δ itself.
     """
     return delta if rounds == 1 else down(delta / rounds)
 
@@ -95,7 +95,7 @@ def among_filters(delta: float) -> FilterParts:
 
 
 def ends_of_noise(delta: float, rounds: int) -> float:
-    """What the ends of bounded noise may show in one round of several; all of δ for one."""
+    """Part of δ for the ends of bounded noise in one of several rounds; all of δ for one round."""
     return delta if rounds == 1 else down(ENDS * delta / rounds)
 
 
@@ -105,13 +105,13 @@ def beyond_grid(delta: float, rounds: int) -> float:
 
 
 def clamping_nearby(delta: float) -> float:
-    """What clamping may cost at small distances, of a δ that is not divided (proposition S6b)."""
+    """Cost that clamping may have at small distances, of an undivided δ (proposition S6b)."""
     return CLAMPING_NEARBY * delta
 
 
 def own_tail(delta: float, rounds: int) -> float:
     """The δ to which one round's tail is examined when its padding is chosen.
 
-    For one round of several.
+    It is for one round of several.
     """
     return OWN_TAIL * delta / rounds

@@ -69,7 +69,7 @@ MOST_KEPT: Final = 8192
 
 @cache
 def fingerprint() -> str:
-    """Hex digest of the code that computes tables: one of another version is computed anew."""
+    """Hex digest of the code that computes tables; tables of other versions are computed again."""
     # Each version of numpy rounds in its own way: a table of another version is not taken over.
     digest = hashlib.sha256(version("numpy").encode())
     for point in (*entry_points(group=MECHANISMS_GROUP), *entry_points(group=ANALYSES_GROUP)):
@@ -117,7 +117,7 @@ class Tables:
     def learn(self, stored: Iterable[tuple[str, bytes]]) -> None:
         """Takes tables that `dump` wrote.
 
-        One that cannot be right is left out and computed again when needed.
+        Invalid tables are left out, and computed again when needed.
         """
         for key, data in stored:
             curve = _unpack(data)
@@ -134,7 +134,7 @@ class Tables:
         }
 
     def forget(self) -> None:
-        """As after a restart."""
+        """Forget all tables, as after a restart."""
         self._curves.clear()
         bounds_of.cache_clear()
         certified_epsilon_of.cache_clear()
@@ -191,7 +191,7 @@ def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCur
 
 @dataclass(frozen=True, slots=True)
 class Tabulated(Analysis):
-    """A spec that answers as its mechanism does, but its curve from a table."""
+    """A spec with its mechanism's analysis, except that the curve is read from a table."""
 
     mechanism: Mechanism
 
@@ -206,7 +206,7 @@ class Tabulated(Analysis):
         return self.mechanism.response_name
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         if self.response_name is not None:  # a single round's ε adds up to nothing that holds (K14)
             return epsilon_bounds(AllReports(self.mechanism), setting, delta)
         if setting.adjacency is Adjacency.METRIC:
@@ -238,7 +238,7 @@ class Tabulated(Analysis):
 
     @property
     def grows_with_distance(self) -> bool:
-        """True if it is of every mechanism."""
+        """True if it is for every mechanism."""
         return grows_with_distance(self.mechanism)
 
 
@@ -254,7 +254,7 @@ class Highest(Analysis):
         return max(mechanism.domain for mechanism, _ in self.members)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:  # noqa: ARG002
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         worst = max(
             epsilon_bounds(Tabulated(mechanism), member_setting, delta).certified
             for mechanism, member_setting in self.members
@@ -290,7 +290,7 @@ class Highest(Analysis):
 
     @property
     def grows_with_distance(self) -> bool:
-        """True if it is of every mechanism."""
+        """True if it is for every mechanism."""
         return all(grows_with_distance(mechanism) for mechanism, _ in self.members)
 
 

@@ -56,10 +56,10 @@ UNDERFLOW: Final = 1e-150
 def table_of(item: Round) -> DeltaCurve:
     """Upper bounds of δ(ε) of a round and its repetitions, for any change up to the largest.
 
-    Up to the largest distance.
+    A change is by at most the largest distance.
 
-    It ends in δ = 0 where a pure ε is known. Raises `UsageError` under metric adjacency, where ε is
-    per unit of distance and these views are not, and as `certified_curve`.
+    It ends at δ = 0 if a pure ε is known. Raises `UsageError` under metric adjacency, because these
+    views are not per unit of distance, and as `certified_curve`.
     """
     if item.setting.adjacency is not Adjacency.STANDARD:
         raise UsageError(
@@ -173,7 +173,7 @@ def gaussian_shift(table: DeltaCurve, leak: float) -> float:
 
     Rounded up, or `math.inf`.
 
-    The leak shows everything with that chance. Source: propositions C14 and C19.
+    With probability `leak` the mechanism reveals everything. Source: propositions C14 and C19.
     """
     if not 0 <= leak < 1:
         raise UsageError(f"a leak is from 0 to below 1, not {leak}")

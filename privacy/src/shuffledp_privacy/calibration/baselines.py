@@ -1,7 +1,7 @@
 """Errors for the same target without a shuffler and with a trusted party, to compare with.
 
-Each is the least of some well-known mechanisms that keep (ε, δ) over all rounds, so the least there
-is may be smaller. docs/accounting.md, propositions C8, K7, K13, S1 and S16.
+Each is the least error of some well-known mechanisms that meet (ε, δ) over all rounds; others may
+do better. docs/accounting.md, propositions C8, K7, K13, S1 and S16.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_VALUES = 10**6
 class Baseline:
     """Errors of one round: of a sum, or of the worst count of a histogram.
 
-    In the units of the values, or users.
+    Errors are in the units of the values, or in users.
 
     Attributes:
         answers: what is estimated.
@@ -43,7 +43,7 @@ class Baseline:
 
 
 def baseline(target: Target, answers: Answers) -> Baseline:
-    """The errors beside which a shuffled answer stands.
+    """The errors with which a shuffled answer is to be compared.
 
     Pure mechanisms compose by adding up, Gaussian noise exactly.
 
@@ -57,7 +57,7 @@ def baseline(target: Target, answers: Answers) -> Baseline:
 
 
 def _sums(target: Target) -> tuple[dict[str, float], dict[str, float]]:
-    """Noise for the largest change.
+    """Errors of sums, with noise for the largest change.
 
     Under metric adjacency ε is of one unit, so noise for one unit serves all.
     """
@@ -78,7 +78,7 @@ def _sums(target: Target) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _histograms(target: Target) -> tuple[dict[str, float], dict[str, float]]:
-    """A change moves one user from one count to another: two counts by one each."""
+    """Errors of histograms: a change moves one user, so two counts change by one each."""
     epsilon = target.epsilon / target.rounds
     spread = math.sqrt(2 * target.rounds)
     central = {

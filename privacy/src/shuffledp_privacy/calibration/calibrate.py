@@ -1,8 +1,7 @@
 """From a target (ε, δ) to a mechanism with exactly samplable parameters and the least error.
 
-The search proposes, the certificate decides: whatever `calibrate` returns has been certified again
-with the rounded parameters, so its soundness rests on the analyses alone (docs/accounting.md,
-proposition C11).
+The search only proposes: whatever `calibrate` returns was certified with the rounded parameters, so
+its soundness depends only on the analyses (docs/accounting.md, proposition C11).
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class _Search:
         return t - step, math.inf, t, value
 
     def _refuse_unless_certified(self) -> None:
-        """The estimate fails at the safest parameter: the certificate has the last word."""
+        """Refuse the target unless the certificate of the safest parameter meets it after all."""
         spec = self._family.build(self._parameter(self._last))
         if certified_epsilon_of(spec, self._target) > self._target.epsilon:
             raise self._family.refusal(self._target)
@@ -119,7 +118,7 @@ class _Search:
 
 
 def _trim_padding(family: Family, parameter: Fraction, target: Target) -> Mechanism:
-    """Hardly more noise, with the least padding that still passes."""
+    """Reduce the padding as far as slightly more noise allows."""
     if isinstance(spec := family.build(parameter), PaddedSpec) and family.spare > 0:
         spec = _with_padding(
             family.build(family.round_parameter(float(parameter) * (1 - family.spare))),
@@ -136,7 +135,7 @@ def _trim_padding(family: Family, parameter: Fraction, target: Target) -> Mechan
 
 
 def _search_again(family: Family, target: Target) -> Fraction | None:
-    """The parameter of least noise for another aim; None where the search finds none."""
+    """Search again with a corrected aim; returns None if no parameter is found."""
     try:
         return _Search(family, target).least()
     except CannotCertify:
@@ -150,11 +149,11 @@ def _with_padding(spec: Mechanism, padding: int) -> Mechanism:
 def calibrate(kind: str, target: Target) -> Mechanism:
     """The mechanism of this kind with the least error that meets the target, ε_L included.
 
-    As `_least_error`, and then compared with the target's limit for corrupt nodes.
+    It is the result of `_least_error`, checked against the target's limit of ε_L.
 
     Raises:
         UsageError: for an unknown kind, or a target that lacks what the kind needs.
-        CannotCertify: if no parameter is enough; says the closest ε that is.
+        CannotCertify: if no parameter is enough; the message states the least possible ε.
     """
     spec = _least_error(kind, target)
     limit = target.epsilon_local
@@ -181,7 +180,7 @@ def _least_error(kind: str, target: Target) -> Mechanism:
 
     Raises:
         UsageError: for an unknown kind, or a target that lacks what the kind needs.
-        CannotCertify: if no parameter is enough; says the closest ε that is.
+        CannotCertify: if no parameter is enough; the message states the least possible ε.
     """
     family = family_of(kind, target)
     parameter, spec = _propose(family, target)
@@ -220,7 +219,7 @@ def _least_error(kind: str, target: Target) -> Mechanism:
 
 
 def _propose(family: Family, target: Target) -> tuple[Fraction, Mechanism]:
-    """The parameter and mechanism that the search goes for; their certificate is still to come."""
+    """The parameter and mechanism that the search proposes, not certified yet."""
     parameter = _Search(family, target).least()
     spec = _trim_padding(family, parameter, target)
     if not isinstance(spec, PaddedSpec):

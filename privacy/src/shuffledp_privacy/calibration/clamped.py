@@ -1,10 +1,10 @@
-"""The padding of geo-shuffle: as few messages as cost next to no noise and next to no bias.
+"""The padding of geo-shuffle: the fewest messages that cost hardly any noise and bias.
 
-Closed forms; they propose.
+These closed forms only propose a padding.
 
-Nothing here is a guarantee: `calibrate` certifies what comes of it. The kept noise has a smaller
-variance than the whole one, most so under the tilt at which δ is read (docs/accounting.md, S6b),
-and clamping has a bias (S17).
+Nothing here is a guarantee: `calibrate` certifies the result. Noise restricted to the padding has a
+smaller variance than complete noise, most of all under the tilt at which δ is evaluated
+(docs/accounting.md, S6b), and clamping has a bias (S17).
 """
 
 from __future__ import annotations

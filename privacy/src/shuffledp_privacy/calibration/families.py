@@ -1,4 +1,4 @@
-"""Each kind of mechanism along its one noise parameter: range, rounding and a sure upper end."""
+"""Each kind of mechanism as a function of its noise parameter: range, rounding, safe end."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ class Family:
 
     Attributes:
         build: the spec for a parameter.
-        guess: where to start.
-        safest: a parameter that is private enough by itself (pure), the end of the search.
+        guess: initial value of the search.
+        safest: a parameter whose local guarantee alone meets the target; the end of the search.
         rising: whether a larger parameter means more noise.
-        spare: share of the noise that is given for fewer messages.
-        least_padding: the padding that no certificate may go below, for a parameter, for the sake
-            of the answer.
+        spare: share of additional noise that is accepted for fewer messages.
+        least_padding: for a parameter, the least padding with which the answer is usable.
     """
 
     build: Callable[[Fraction], Mechanism]
@@ -63,7 +62,7 @@ class Family:
     def refusal(self, target: Target) -> CannotCertify:
         """The error for a target that even the safest parameter misses.
 
-        Says what that one reaches.
+        It states the ε that the safest parameter reaches.
         """
         spec = self.build(self.round_parameter(self.safest))
         closest = certified_epsilon_of(spec, target)
@@ -90,7 +89,7 @@ def pure_rate(target: Target) -> float:
 
 
 def guess_of_whole_noise(target: Target, safest: float) -> float:
-    """Where to start for one discrete Laplace noise a round."""
+    """Initial value of the search for one discrete Laplace noise per round."""
     return (
         safest
         if target.rounds == 1

@@ -1,10 +1,10 @@
-"""The least padding for which clamping costs next to nothing, if none was given. Pure.
+"""The default padding: the least with which clamping costs hardly anything. Pure.
 
-For geo-shuffle the least whose certificate is next to that of unclamped noise (docs/accounting.md,
-Proposition S6b), and whose bias is small. For sgdl-shuffle a share of δ goes to clamping, the rest
-to the noise; the noise alone says which total ε the largest change costs, and from it follows the
-padding (S6). Only tightness rests on this choice: the certificate is computed for the padding that
-was chosen, whatever it is.
+For geo-shuffle it is the least padding whose certificate is close to that of unclamped noise
+(docs/accounting.md, Proposition S6b), and whose bias is small. For sgdl-shuffle a share of δ pays
+for clamping and the rest for the noise; the total ε of the largest change under the noise
+determines the padding (S6). The choice affects only tightness, because the certificate is computed
+for the chosen padding.
 """
 
 from __future__ import annotations

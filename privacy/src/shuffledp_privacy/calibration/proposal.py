@@ -1,4 +1,4 @@
-"""Fast, unproved estimates of the protection by noise: searches propose, certificates decide.
+"""Fast, unproved estimates of the protection by noise, only for the search's proposals.
 
 Nothing here is a guarantee. The law of the summed noise comes from one inverse Fourier transform of
 its characteristic function [(1-φ)² / (1 - 2φ cos θ + φ²)]^r and, far out, from its saddle points.
@@ -44,7 +44,7 @@ def noise_of(spec: PaddedSpec, honest: int) -> NoiseShares:
 
 
 def clamping(noise: NoiseShares, padding: int) -> float:
-    """About the probability that some honest user's noise leaves [-padding, padding]."""
+    """Approximate probability that some honest user's noise leaves [-padding, padding]."""
     ratio = math.exp(-noise.rate)
     # One side's negative binomial exceeds the padding with the chance I_φ(padding + 1, share).
     first, second = np.array([padding + 1.0]), np.array([noise.share])
@@ -57,7 +57,7 @@ def clamping(noise: NoiseShares, padding: int) -> float:
 def log_clamping(noise: NoiseShares, padding: int) -> float:
     """Logarithm of `clamping`.
 
-    Where that is too small for a float, of a bound on it (docs/accounting.md, S7).
+    If it is too small for a float, the logarithm of a bound on it (docs/accounting.md, S7).
     """
     probability = clamping(noise, padding)
     groups = math.ceil(noise.honest * noise.share * (1 - 1e-9))
@@ -83,9 +83,9 @@ def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) 
 
 
 def total_needed(noise: NoiseShares, distance: int, delta: float) -> float:
-    """About the smallest E with HS_E(Y‖Y + distance) <= delta.
+    """Approximate smallest E with HS_E(Y‖Y + distance) <= delta.
 
-    The pure bound where the law is too wide.
+    If the law is too wide, the pure bound.
     """
     pure = noise.rate * distance
     law = noise_law(noise, distance) if noise.share * noise.honest >= 1 else None
@@ -108,7 +108,7 @@ class NoiseLaw:
     log_masses: Floats
 
     def curve(self, distance: int) -> Curve:
-        """About HS_E(Y‖Y + distance), E >= 0."""
+        """Approximate HS_E(Y‖Y + distance), E >= 0."""
         losses = self.log_masses[distance:] - self.log_masses[:-distance]
         order = np.argsort(losses)
         ranked, log_masses = losses[order], self.log_masses[distance:][order]

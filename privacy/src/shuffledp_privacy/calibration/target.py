@@ -150,7 +150,7 @@ def certified_epsilon_of(spec: Mechanism, target: Target, steps: int = STEPS) ->
 def excess(spec: Mechanism, target: Target) -> float:
     """A number that falls with more noise and is at most 0 where the target is met.
 
-    No guarantee by itself. By the quicker estimate of the mechanism's analysis where there is one.
+    It is no guarantee: it uses the analysis's quick estimate if there is one.
     """
     estimate = analysis_of(spec).excess(target)
     return _excess_of_certificate(spec, target) if estimate is None else estimate
@@ -185,13 +185,13 @@ def excess_of_rounds(
 ) -> float:
     """ln of the rounds' ε over the wanted one at a few distances, under metric adjacency.
 
-    The certificate covers all, and is a little above.
+    The certificate covers all distances, and is slightly larger.
 
     Args:
         curve: total ε -> δ of a change by d.
         pure: total ε of a change by d at δ = 0.
         target: the rounds.
-        tried: the distances, where the worst may be other than 1, reach/8 and the reach.
+        tried: the distances; None for 1, reach/8 and the reach.
     """
     worst, metric = LOWEST, target.adjacency is Adjacency.METRIC
     few = {1, max(1, target.reach // 8), target.reach}

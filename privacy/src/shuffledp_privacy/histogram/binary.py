@@ -6,8 +6,8 @@ With j of the other h - 1 users at x0, Z_j = Bin(j, p) + Bin(h-1-j, q) and
 
 One j at a time this is exact. Where that is too much work, a block of L + 1 neighbouring
 compositions is covered at once by revealing, of the L users on which they differ, the blanket flags
-and the true values: what is left of them is Bin(N, 1/2), N ~ Bin(L, 2q), whichever users they are.
-It costs below L/(2h) of ε.
+and the true values: their remaining randomness is Bin(N, 1/2), N ~ Bin(L, 2q), whichever users they
+are. This costs less than L/(2h) of ε.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def one_symbol(law: Law, honest: int, window: Window, epsilon: float) -> float:
     """Lower bound of δ(ε), k = 2, if all others hold x1, in the worse direction (K5).
 
     With a ~ Bin(h, q) the other dataset has density r(a) = ((p/q) a + (q/p)(h - a)) / h against
-    this one. The errors of the window are left to the caller's margin.
+    this one. The caller's margin must cover the errors of the window.
 
     Args:
         law: 2-RR.

@@ -6,7 +6,7 @@ K1)
 
     δ(ε) <= 𝔼[(W_1 + ... + W_h)_+] / (h q).
 
-Small h: the exact sum (`ExactCells`). Any h: `GridBlanket`, from both sides (K3, K4).
+Small h: the exact sum (`ExactCells`). Any h: upper and lower bounds by `GridBlanket` (K3, K4).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def log_ratio(numerator: Fraction, denominator: Fraction) -> tuple[float, float]
 
 @lru_cache(maxsize=64)
 def law_of(spec: KRRHistogram) -> Law:
-    """Law of a spec in floats. γ = 1 (pure noise) has ε0 = 0."""
+    """The blanket's law for a mechanism's parameters, in floats. γ = 1 (pure noise) has ε0 = 0."""
     k, q = spec.symbols, spec.blanket / spec.symbols
     p = 1 - spec.blanket + q
     rest = 1 - 2 * q
@@ -255,7 +255,7 @@ def _mean_excess(law: Window, columns: int) -> Floats:
 
 
 class GridBlanket:
-    """Mean 𝔼[(Σ W)_+] from both sides at any h.
+    """Upper and lower bounds of the mean 𝔼[(Σ W)_+] at any h.
 
     The other symbols are made independent (K4), and the rest is put on nodes (K3).
     """

@@ -135,12 +135,12 @@ def _tabulate(law: Law) -> bool:
 
 
 def _any(law: Law, honest: int, epsilon: float) -> float:
-    """The blanket at any ε0; one report by itself is a bound as well."""
+    """Certified δ by the blanket at any ε0, or by the bound of a single report if it is smaller."""
     return min(any_upper(law, honest, epsilon), _local(law, epsilon))
 
 
 def _local(law: Law, epsilon: float) -> float:
-    """Exact δ(ε) of one report on its own, K1 with h = 1."""
+    """Exact δ(ε) of a single report, K1 with h = 1."""
     return float(law.alpha(np.array(min(epsilon, 700.0))))
 
 
@@ -153,7 +153,7 @@ def _cap(law: Law, epsilon: float, curve: Curve) -> float:
 def as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
     """2-RR among many users as the sum of one bit each, where blocks of compositions would be few.
 
-    Else None (K6).
+    None otherwise (K6).
     """
     if spec.symbols != 2 or setting.honest < MANY_BITS or spec.blanket == 1:
         return None
@@ -210,7 +210,7 @@ def _below(floor: float, values: Floats, law: Law, honest: int, epsilons: Floats
 def _follow(curve: Curve, epsilons: Floats, floor: float) -> Floats:
     """Evaluate a falling curve at ascending ε until it is below `floor` or negligible.
 
-    That value bounds the rest.
+    The last value is an upper bound for all later ε.
     """
     values = np.empty(epsilons.size)
     for index, epsilon in enumerate(epsilons):

@@ -167,7 +167,7 @@ class LocalRandomiserAnalysis(Analysis):
     spec: LocalRandomiser
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         if not epsilon >= 0.0:
             raise UsageError(f"epsilon must be at least 0, not {epsilon}")
         certified = _clones(self.spec.epsilon0, setting.honest).certified_delta(epsilon)
@@ -179,7 +179,7 @@ class LocalRandomiserAnalysis(Analysis):
         return Bounds(certified, attained, None, (_BASIS,))
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         clones = _clones(self.spec.epsilon0, setting.honest)
         certified = certified_epsilon(clones.certified_delta, delta, self.spec.epsilon0)
         attained = attained_epsilon(

@@ -1,8 +1,9 @@
-"""Encodings of one of k symbols too large for a matrix, by what three values show (K11).
+"""Encodings of one of k symbols that are too large for a matrix, analysed by three values (K11).
 
-Each of these is symmetric: any two values are like any other two, and of unary codes and subsets so
-is any third value. So the chances under three values, and the blanket over all k, are all there is
-to know; outputs alike in these are one column. Of the Hadamard response the third is the worst.
+Each of these encodings is symmetric: any two values can be exchanged for any other two, and in
+unary codes and subsets also for any third. So the probabilities under three values, and the blanket
+over all k, determine the bound; outputs with equal ones are merged into one column. For the
+Hadamard response the third value is chosen as the worst.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ class UnaryEncoding:
 
     @property
     def rows(self) -> Rows:
-        """Chances of the patterns of three values' bits, and of whether all other bits are 1."""
+        """Probabilities of three values' bit patterns, each with and without all other bits 1."""
         return self._table[0]
 
     @property
     def blanket(self) -> tuple[Fraction, ...]:
-        """The least of the chances over all k values."""
+        """The smallest probability of each output over all k values."""
         return self._table[1]
 
     @property
@@ -88,10 +89,9 @@ class UnaryEncoding:
 
 
 def _power_down(chance: Fraction, times: int) -> Fraction:
-    """chance^times, exactly; 0 for what is below 1e-300, or too long to write down.
+    """chance^times, exactly; 0 if it is below 1e-300, or if its exact form is too long.
 
-    Which outputs count as those of ones alone then changes nothing: they have the least of the
-    chances as well, and a smaller blanket is a looser bound.
+    Replacing it by 0 is sound: it makes the blanket smaller, which only loosens the bound.
     """
     return (
         chance**times
@@ -130,12 +130,12 @@ class SubsetSelection:
 
     @property
     def rows(self) -> Rows:
-        """Chances of which of three values the subset holds."""
+        """Probabilities of each set of the three values that the subset contains."""
         return self._table[0]
 
     @property
     def blanket(self) -> tuple[Fraction, ...]:
-        """The chance of a subset where the own symbol is not in it."""
+        """The probability of a subset that does not contain the user's symbol."""
         return self._table[1]
 
     @property
@@ -195,7 +195,7 @@ class HadamardResponse:
 
     @property
     def blanket(self) -> tuple[Fraction, ...]:
-        """The chance of an index outside the own half.
+        """The probability of an index outside the user's half.
 
         The index 0 is in the half of every symbol.
         """
@@ -206,9 +206,9 @@ class HadamardResponse:
     def _parts(self) -> list[tuple[tuple[int, ...], Fraction]]:
         """Parts of the indices: the rows of 1, 2 and 3 whose half holds each, and its share of all.
 
-        Index 0 comes first. Row 3 is the product of the two others. Users who hold it send few of
-        the indices that tell the two apart, as few as the blanket has (K13): of all rows it hides
-        the change least.
+        Index 0 comes first. Row 3 is the product of the two others. Users who hold it rarely send
+        the indices that distinguish the other two, as rarely as the blanket (K13), so of all rows
+        it hides the change least.
         """
         alone, quarter = Fraction(1, self.order), Fraction(1, 4)
         parts = [

@@ -1,7 +1,7 @@
 """The hidden-flag blanket of any finite local randomiser: bounds for its shuffled reports.
 
-Certified: each of the others sends, with the chances γ_y = min_x R(y|x), an output that does not
-depend on his value, and the adversary is told which of them did. Attained: all others hold one
+Certified: with the probabilities γ_y = min_x R(y|x), each of the others sends an output that does
+not depend on its value, and the adversary is told which of them did. Attained: all others hold one
 value. Both are the mean positive part of a sum of equal draws, which `primitives.excess` computes
 (docs/accounting.md, K11, K12).
 """
@@ -143,7 +143,7 @@ class Pair:
         )
 
     def _local(self, epsilon: float, margin: float) -> float:
-        """δ of one report by itself."""
+        """δ of a single report."""
         values = np.maximum(self._values(min(epsilon, 700.0), margin), 0.0) * self.mass
         return float(values.sum()) * (1 + margin) + self._bare(epsilon, margin)
 
@@ -154,7 +154,7 @@ def blanket_of(rows: Rows) -> tuple[Fraction, ...]:
 
 
 class HiddenFlags:
-    """All changes of a value, those that are alike counted once.
+    """All changes of a value, with equivalent ones counted once.
 
     Args:
         rows: R(y|x); exact, each of sum 1.
@@ -275,7 +275,7 @@ class _Ratios:
     def different(self) -> list[tuple[int, int]]:
         """One of each kind of pair.
 
-        Two are alike that are the same but for the names of outputs.
+        Two pairs are of one kind if they differ only in the names of the outputs.
         """
         kinds: dict[bytes, tuple[int, int]] = {}
         for x0, x1 in permutations(range(len(self.rows)), 2):

@@ -1,6 +1,6 @@
 """Mechanisms of a lecture (Wang, lecture 9): local model, RAPPOR, Cheu's one-bit binary sum.
 
-Local mechanisms need no shuffler; their guarantee holds against everybody, so certified and
+Local mechanisms need no shuffler; their guarantee holds against every adversary, so certified and
 attained agree and `corrupted_bounds` is the same number. To see one of them shuffled, put its ε0 in
 `clones.LocalRandomiser`, or use `KRRHistogram` and `RRShuffle`, which are analysed exactly.
 docs/accounting.md, propositions C8 and C9.
@@ -233,11 +233,11 @@ class OneBitMeanAnalysis(_LocalMeanAnalysis):
     spec: OneBitMean
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         return _delta_bounds(_one_bit_delta, self.spec, setting, epsilon)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         _check_delta(delta)
         distances = _distances(setting, self.spec.max_value)
         # (e^ε + 1) δ may be nearly as large as the gain: the subtraction's own rounding is bounded
@@ -267,11 +267,11 @@ class LaplaceMeanAnalysis(_LocalMeanAnalysis):
     spec: LaplaceMean
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         return _delta_bounds(_laplace_delta, self.spec, setting, epsilon)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         _check_delta(delta)
         if delta == 1:
             return Bounds(0.0, 0.0, None, _BASIS)

@@ -187,7 +187,7 @@ class FiniteAnalysis(Analysis):
     spec: Finite
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         if not epsilon >= 0.0:
             raise UsageError(f"epsilon must be at least 0, not {epsilon}")
         flags = _flags(self.spec)
@@ -208,7 +208,7 @@ class FiniteAnalysis(Analysis):
         )
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         certified = self.certified_epsilon(setting, delta)
         flags = _flags(self.spec)
         two = _two_outputs(self.spec, setting.honest)

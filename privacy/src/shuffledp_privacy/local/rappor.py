@@ -39,7 +39,7 @@ def _check(hashes: int, fake: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RapporPermanent:
-    """Permanent response B', which all reports that a user ever makes on one value reveal at most.
+    """Permanent response B'; all reports of a user on one value together reveal at most B'.
 
     Attributes:
         hashes: h, 1 to 64, bits a value sets.
@@ -62,7 +62,8 @@ class RapporPermanent:
 class RapporReport:
     """One RAPPOR report.
 
-    Reports share the kept filter: many of them are `RapporPermanent`, not a composition.
+    Reports share the memoised filter, so many of them are analysed as `RapporPermanent`, not
+    composed.
 
     Attributes:
         hashes: h, 1 to 64.
@@ -89,7 +90,7 @@ class RapporReport:
 
 
 def rappor_epsilon(spec: RapporPermanent | RapporReport) -> float:
-    """Pure ε = h ln(q*(1-p*) / (p*(1-q*))), for the kept filter 2h ln((1-f/2)/(f/2)).
+    """Pure ε = h ln(q*(1-p*) / (p*(1-q*))), for the memoised filter 2h ln((1-f/2)/(f/2)).
 
     Nats, rounded up.
     """
@@ -123,12 +124,12 @@ def _curve(
 @analyses(RapporReport)
 @dataclass(frozen=True, slots=True)
 class RapporReportAnalysis(Analysis):
-    """RAPPOR without a shuffler. Reports share the kept filter, so that they have no curve."""
+    """RAPPOR without a shuffler. It has no curve, since its reports share the memoised filter."""
 
     spec: RapporPermanent | RapporReport
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:  # noqa: ARG002
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         high, low = (
             float(_curve(self.spec, np.array([epsilon]), r)[0]) for r in (ROUNDING, -ROUNDING)
         )

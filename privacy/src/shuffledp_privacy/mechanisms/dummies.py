@@ -117,7 +117,7 @@ class BlanketedPair:
 
     Attributes:
         counts: the report, and what hides it.
-        open_pair: the pair of the same value in the open, without the reports of others.
+        open_pair: the pair for the true value without k-RR, ignoring the reports of others.
     """
 
     counts: BlanketedCounts
@@ -147,14 +147,14 @@ class DummyAnalysis(Analysis):
     grows_with_distance = True  # all changes of a value are the same change
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         check_epsilon(epsilon)
         pair = self._pair(setting)
         certified = pair.delta_above(epsilon)
         return Bounds(certified, min(pair.delta_below(epsilon), certified), None, self._basis)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         pair = self._pair(setting)
         ceiling = self.corrupted_bounds(setting, delta).epsilon
         certified = self.certified_epsilon(setting, delta)
@@ -167,7 +167,7 @@ class DummyAnalysis(Analysis):
         return certified_epsilon(self._pair(setting).delta_above, delta, ceiling)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """None where the value itself is among the user's messages; else that of k-RR."""
+        """No guarantee without k-RR, since a message is the value; otherwise that of k-RR."""
         del setting, delta
         if self.spec.blanket:
             return response_bounds(self.spec)
@@ -175,7 +175,7 @@ class DummyAnalysis(Analysis):
         return CorruptedBounds(math.inf, 0.0, (words,))
 
     def standard_error(self, users: int) -> float:
-        """Standard error of every count: that of its dummies, and of k-RR at the worst values."""
+        """Standard error of every count, from its dummies, and from k-RR at the worst values."""
         rate = self.spec.dummy_rate
         dummies = math.sqrt(users * self.spec.slots * float(rate * (1 - rate)))
         return math.hypot(dummies / float(1 - self.spec.blanket), response_error(self.spec, users))
@@ -194,7 +194,7 @@ class DummyAnalysis(Analysis):
         return np.asarray(np.where(flat >= 0.0, falling[index], mirrored[index]))
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """That of k-RR: -inf for all values but the answer where they are in the open."""
+        """The log-likelihood of k-RR; without k-RR, -inf for all values but the answer."""
         return response_likelihood(self.spec, answers)
 
     @staticmethod

@@ -82,7 +82,7 @@ class GeoAnalysis(PaddedAnalysis):
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         check_epsilon(epsilon)
         item = noisy_sum(self.spec, setting)
         exact = _exact(self.spec, setting.honest, item.d_max)
@@ -92,7 +92,7 @@ class GeoAnalysis(PaddedAnalysis):
         return Bounds(worst_delta(item, epsilon), downward(low), None, _BASIS)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         check_delta(delta, pure=True)
         item = noisy_sum(self.spec, setting)
         certified = worst_epsilon(item, delta)
@@ -145,7 +145,7 @@ class GeoAnalysis(PaddedAnalysis):
         return item.points(distance, epsilons)
 
     def excess(self, target: Target) -> float:
-        """By its own certificate: what clamping leaves of the noise is quickly evaluated (S6b)."""
+        """Excess by the certificate itself, which is quick for clamped noise (S6b)."""
         item = noisy_sum(self.spec, target.setting)
         if target.rounds > 1:
             units = target.reach if target.adjacency is Adjacency.METRIC else 1
@@ -228,7 +228,7 @@ def _compare_datasets(spec: GeoShuffle, honest: int, distance: int) -> tuple[Com
 
 
 def _without_clamping(target: Target, safest: float) -> float:
-    """About the largest ε_geo that suffices without clamping, less the loss by `wasting_little`."""
+    """Estimate of the largest sufficient ε_geo without clamping, minus `wasting_little`'s loss."""
     units = target.reach if target.adjacency is Adjacency.STANDARD else 1
     total = target.epsilon * target.reach / units
     rate = target.epsilon * math.sqrt(2 * target.honest) / (deviations(target) * units)
@@ -242,13 +242,13 @@ def _without_clamping(target: Target, safest: float) -> float:
 
 
 def _dyadic(value: float) -> Fraction:
-    """The value with a few bits, so that it is a double."""
+    """The value rounded to a few bits, so that a double represents it exactly."""
     bits = 30 + max(0, 1 - math.frexp(value)[1])
     return Fraction(max(1, round(math.ldexp(value, bits))), 2**bits)
 
 
 def _needed_without_clamping(target: Target, epsilon: Fraction) -> float:
-    """Total ε of the target's rounds at the largest distance without clamping, nats."""
+    """Total ε of the target's rounds for the largest change, if no sum were clamped; nats."""
     noise = sum_noise(Fraction(target.honest), epsilon)
     pure = float(epsilon) * target.reach * target.rounds
     if target.rounds == 1:

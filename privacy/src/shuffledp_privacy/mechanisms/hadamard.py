@@ -59,11 +59,11 @@ class HadamardAnalysis(Analysis):
     grows_with_distance = True  # all changes of a value are the same change
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         return delta_bounds(local_randomiser(self.spec), setting, epsilon)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         return epsilon_bounds(local_randomiser(self.spec), setting, delta)
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:

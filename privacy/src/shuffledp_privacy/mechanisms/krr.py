@@ -52,7 +52,7 @@ class KRRAnalysis(Analysis):
     grows_with_distance = True  # all changes of a value are the same change
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         if not epsilon >= 0.0:
             raise UsageError(f"epsilon must be at least 0, not {epsilon}")
         law = law_of(self.spec)
@@ -66,7 +66,7 @@ class KRRAnalysis(Analysis):
         return _bounds(delta, min(attained, delta), published, words)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         law = law_of(self.spec)
         _, words = certified_delta(law, setting.honest)
         certified = self.certified_epsilon(setting, delta)

@@ -1,8 +1,8 @@
 """Analysis of node-histogram: the dummies of one honest node, and no honest users.
 
-A change of a value is seen in two counts alone, whose losses take four values; the condition that
-all dummies have room depends on their sum alone (docs/accounting.md, N1-N4). What is certified is
-what two neighbours attain, whatever the users and their number.
+A change of a value affects only two counts, whose privacy losses take four values; the condition
+that all dummies have room depends only on their sum (docs/accounting.md, N1-N4). What is certified
+is what two neighbours attain, whatever the users and their number.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ _BASIS_BLANKETED: Final = (
 @analyses(NodeHistogram)
 @dataclass(frozen=True, slots=True)
 class NodeHistogramAnalysis(OpenValueAnalysis):
-    """Values in the open among one honest node's dummies."""
+    """Analysis of true values among one honest node's dummies."""
 
     spec: NodeHistogram
     grows_with_distance = True  # all changes of a value are the same change
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:  # noqa: ARG002
-        """δ of one round, from both sides, for every number of users."""
+        """Certified and attained δ of one round, for every number of users."""
         check_epsilon(epsilon)
         if self.spec.blanket:
             certified = float(self._certified_deltas(np.array([epsilon]))[0])
@@ -78,17 +78,17 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
         return delta_of_losses(self._losses(), epsilon, _BASIS)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides, for every number of users."""
+        """Certified and attained ε of one round, for every number of users."""
         if self.spec.blanket:
             return self._epsilon_of_responses(delta, self.corrupted_bounds(setting, delta).epsilon)
         return epsilon_of_losses(self._losses(), delta, _BASIS)
 
     def standard_error(self, users: int) -> float:
-        """That of k-RR at the worst values."""
+        """Standard error by k-RR, at the worst values."""
         return response_error(self.spec, users)
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """That of k-RR."""
+        """The log-likelihood of k-RR."""
         return response_likelihood(self.spec, answers)
 
     def curve(

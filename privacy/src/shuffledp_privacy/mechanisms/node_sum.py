@@ -55,13 +55,13 @@ _PER_UNIT: Final = (
 @analyses(NodeSum)
 @dataclass(frozen=True, slots=True)
 class NodeSumAnalysis(OpenValueAnalysis):
-    """Values in the open, in digits, among one honest node's dummies."""
+    """Analysis of true values, in digits, among one honest node's dummies."""
 
     spec: NodeSum
     grows_with_distance = True  # a larger step of a digit is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides, for every number of users."""
+        """Certified and attained δ of one round, for every number of users."""
         check_epsilon(epsilon)
         farthest = distances(self.spec.max_value, setting)
         per_unit = is_metric(setting)
@@ -80,7 +80,7 @@ class NodeSumAnalysis(OpenValueAnalysis):
         return Bounds(certified, min(low, certified), None, self._basis(setting))
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides, for every number of users."""
+        """Certified and attained ε of one round, for every number of users."""
         check_delta(delta, pure=True)
         farthest = distances(self.spec.max_value, setting)
         per_unit = is_metric(setting)
@@ -150,7 +150,7 @@ class NodeSumAnalysis(OpenValueAnalysis):
 def _best_base(target: Target) -> int:
     """The base of the fewest messages with an error of at most `WORST_RATIO` times the least.
 
-    Plain unary code has the least error, and alone a good number per unit of distance.
+    Plain unary code has the least error, and is the only one with a good ε per unit of distance.
     """
     largest = target.largest
     if target.adjacency is Adjacency.METRIC:

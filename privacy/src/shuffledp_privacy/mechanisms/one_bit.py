@@ -45,7 +45,7 @@ class OneBitAnalysis(Analysis):
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         check_epsilon(epsilon)
         item = one_bit_round(self.spec, setting)
         certified = item.delta(epsilon)
@@ -55,7 +55,7 @@ class OneBitAnalysis(Analysis):
         return Bounds(certified, min(attained, certified), None, _basis(item))
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         certified = self.certified_epsilon(setting, delta)
         item = one_bit_round(self.spec, setting)
         if delta == 0.0 or certified == 0.0:
@@ -100,7 +100,7 @@ class OneBitAnalysis(Analysis):
     ) -> NDArray[np.float64]:
         """The curve of the randomised response, diluted.
 
-        Of both orders (S18), so that C2 gives negative ε.
+        It holds for both orders of the datasets (S18), so that C2 gives negative ε.
         """
         if not 1 <= distance <= self.spec.max_value:
             raise UsageError(f"distance must be from 1 to {self.spec.max_value}, not {distance}")
@@ -113,9 +113,9 @@ class OneBitAnalysis(Analysis):
         return np.asarray(np.where(epsilons >= 0.0, upper, reflect_curve(upper, sizes)))
 
     def excess(self, target: Target) -> float:
-        """From the datasets whose others all hold 0, or all k.
+        """Excess on the datasets whose others all hold 0, or all k.
 
-        The certificate looks at all of them, once.
+        The certificate covers all datasets, and is computed once at the end.
         """
         item = one_bit_round(self.spec, target.setting)
         if target.rounds > 1:

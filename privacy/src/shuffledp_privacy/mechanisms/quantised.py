@@ -55,7 +55,7 @@ class QuantisedAnalysis(Analysis):
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         check_epsilon(epsilon)
         item = quantised_round(self.spec, setting)
         certified = worst_delta(item, epsilon)
@@ -67,7 +67,7 @@ class QuantisedAnalysis(Analysis):
         )
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         check_delta(delta, pure=True)
         item = quantised_round(self.spec, setting)
         certified = worst_epsilon(item, delta)
@@ -117,9 +117,9 @@ class QuantisedAnalysis(Analysis):
         return self.spec.max_value / self.spec.bits * math.sqrt(users * variance)
 
     def curve(self, setting: Setting, distance: int, epsilons: Floats) -> Floats:
-        """The curves of a and of a + 1 steps, mixed.
+        """A mixture of the curves of a and of a + 1 steps.
 
-        Of both orders (S20), so that C2 gives negative ε.
+        It holds for both orders of the datasets (S20), so that C2 gives negative ε.
         """
         if not 1 <= distance <= self.spec.max_value:
             raise UsageError(f"distance must be from 1 to {self.spec.max_value}, not {distance}")

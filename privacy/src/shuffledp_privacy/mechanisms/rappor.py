@@ -3,9 +3,9 @@
 Erlingsson, Pihur, Korolova 2014.
 
 One round of people who were never asked before is a unary code (K11). Rounds of the same question
-share the response that devices keep: they are no composition. What is certified for all of them,
-however many rounds there are and whichever users take part, is the local guarantee of that
-response, and `certified_curve`, on which composition and ledger build, is its curve.
+share the memoised response, so they are not composed. The certificate for all of them, for any
+number of rounds and any users, is the local guarantee of that response. Its curve is
+`certified_curve`, which composition and ledger use.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LEAST_BLUR = Fraction(1, 64)
 
 
 def one_report(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
-    """The report of a user who was never asked before."""
+    """The first report of a user about a question."""
     low, high = spec.report_chances
     return UnaryEncoding(spec.symbols, high, low) if low < high else _NOTHING
 
@@ -69,17 +69,17 @@ def kept_response(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
 @analyses(RapporHistogram)
 @dataclass(frozen=True, slots=True)
 class RapporHistogramAnalysis(Analysis):
-    """One round, and all rounds that share a kept response."""
+    """Analysis of one round, and of all rounds that share a memoised response."""
 
     spec: RapporHistogram
     grows_with_distance = True  # all changes of a value are the same change
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         return _for_one_round(delta_bounds(one_report(self.spec), setting, epsilon))
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         return _for_one_round(epsilon_bounds(one_report(self.spec), setting, delta))
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
@@ -114,7 +114,7 @@ class RapporHistogramAnalysis(Analysis):
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
         """Log of p* or 1 - p* for each bit of another symbol, q* or 1 - q* for that of the value.
 
-        Of one report.
+        It is the likelihood of a single report.
         """
         low, high = (float(chance) for chance in self.spec.report_chances)
         set_bits = answers[:, None] >> np.arange(self.spec.symbols) & 1
@@ -124,7 +124,7 @@ class RapporHistogramAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along r = 2p = 2(1-q); f is set, since it tells kept responses apart (K14)."""
+        """Specs along r = 2p = 2(1-q); f is fixed: it identifies the response (K14)."""
         if target.bins > MOST_SYMBOLS:
             raise CannotCertify(
                 f"{RapporHistogram.kind} has at most {MOST_SYMBOLS} symbols, one bit each in one "

@@ -70,7 +70,7 @@ class RRAnalysis(Analysis):
     grows_with_distance = True  # the bits of a larger change include those of a smaller one (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         check_epsilon(epsilon)
         item = bit_shuffle(self.spec, setting)
         if epsilon >= item.per_unit * (1 if item.metric else item.d_max):
@@ -79,7 +79,7 @@ class RRAnalysis(Analysis):
         return Bounds(certified, downward(low), None, _BASIS)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         check_delta(delta, pure=True)
         item = bit_shuffle(self.spec, setting)
         local = item.per_unit * (1 if item.metric else item.d_max)
@@ -130,9 +130,9 @@ class RRAnalysis(Analysis):
         )
 
     def excess(self, target: Target) -> float:
-        """From the datasets that are known to be the worst.
+        """Excess on the datasets that are known to be nearly the worst.
 
-        The certificate looks at all of them, once.
+        The certificate covers all datasets, and is computed once at the end.
         """
         item = rr.bit_shuffle(self.spec, target.setting)
         if target.rounds > 1:

@@ -70,7 +70,7 @@ class SGDLAnalysis(PaddedAnalysis):
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         check_epsilon(epsilon)
         item = noisy_sum(self.spec, setting)
         exact = _exact(self.spec, setting.honest, item.d_max)
@@ -85,7 +85,7 @@ class SGDLAnalysis(PaddedAnalysis):
         )
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         check_delta(delta, pure=True)
         item = noisy_sum(self.spec, setting)
         certified = worst_epsilon(item, delta)

@@ -56,7 +56,7 @@ class SplitMixAnalysis(Analysis):
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
-        """δ of one round, from both sides."""
+        """Certified and attained δ of one round."""
         check_epsilon(epsilon)
         item = noisy_sum(self.spec, setting)
         low = max(
@@ -71,7 +71,7 @@ class SplitMixAnalysis(Analysis):
         )
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         check_delta(delta, pure=True)
         item = noisy_sum(self.spec, setting)
         low = 0.0
@@ -121,7 +121,7 @@ class SplitMixAnalysis(Analysis):
         return item.points(distance, np.asarray(epsilons, dtype=np.float64))
 
     def excess(self, target: Target) -> float | None:
-        """By its own certificate, without the attained side."""
+        """Excess by the certificate itself, without the attained bound."""
         if target.rounds > 1:
             return None
         delta = worst_delta(noisy_sum(self.spec, target.setting), target.epsilon * AIM)

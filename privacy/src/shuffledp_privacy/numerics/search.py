@@ -1,4 +1,4 @@
-"""Bisection that says which end it returns: always the one where the condition was seen to hold.
+"""Bisection that always returns the end at which the condition was found to hold.
 
 A bound read off at that end is a bound, however rounding bends the condition in between. Pure.
 """

@@ -32,8 +32,9 @@ class BitSum:
 
     0 < a <= 1/2, or one per row.
 
-    It is the sum of all flipped bits less the number of ones: counted so, a trillion bits of which
-    few are flipped have small phases, small tilts times thresholds, and keep their digits.
+    It is the sum of all flipped bits minus the number of ones. Counted in this way, a trillion bits
+    of which few are flipped have small phases and small products of tilt and threshold, which keeps
+    precision.
     """
 
     zeros: Floats
@@ -115,7 +116,7 @@ class BitSum:
         )
 
     def condition(self, tilt: Floats) -> Floats:
-        """1: nothing cancels."""
+        """1, because nothing cancels."""
         return np.ones_like(tilt)
 
     def mean(self, tilt: Floats) -> Floats:
@@ -129,7 +130,7 @@ class BitSum:
         return self.zeros * first * not_first + self.ones * second * not_second
 
     def room(self, tilt: Floats, sign: int) -> Floats:  # noqa: ARG002
-        """Any tilt is allowed."""
+        """Practically unlimited: any tilt is allowed."""
         return np.full_like(tilt, 700.0)
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:

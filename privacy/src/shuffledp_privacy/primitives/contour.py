@@ -95,7 +95,7 @@ class TiltedLaw(Protocol):
         """Variance of the tilted law."""
 
     def room(self, tilt: Floats, sign: int) -> Floats:
-        """Distance by which the tilt may still move in the direction `sign`."""
+        """How far the tilt may move in the direction `sign` before it leaves its domain."""
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
         """ln |G(e^{s+iθ}) / G(e^s)|.
@@ -144,13 +144,13 @@ def log_cdfs(laws: TiltedLaw, first: Floats, second: Floats) -> tuple[LogValues,
 def log_pmfs(laws: TiltedLaw, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
     """`log_pmf` of both halves of the laws' rows.
 
-    A few rows take as long as one: what costs is the call.
+    A few rows take as long as one, because most of the cost is per call.
     """
     return _halves(log_pmf(laws, np.concatenate([first, second])))
 
 
 def twice(law: TiltedLaw, rows: int) -> TiltedLaw:
-    """All rows of a law, and all again: for its values at two thresholds in one call."""
+    """All rows of a law twice, to evaluate it at two thresholds in one call."""
     return law.rows(np.tile(np.arange(rows), 2))
 
 

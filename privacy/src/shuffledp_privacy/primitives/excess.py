@@ -1,6 +1,6 @@
-"""Mean positive part of a sum of many equal draws, 𝔼[(V_1 + ... + V_h)_+], from both sides.
+"""Bounds of the mean positive part of a sum of many equal draws, 𝔼[(V_1 + ... + V_h)_+].
 
-At any h.
+The number h of draws may be large.
 
 The sum (1/T) Σ_j 𝔼[e^{s_j S}]/s_j², s_j = η + 2πij/T, is the wanted mean plus aliases, which are
 positive. It ends quickly because S gets a little Gaussian noise G of mean 0: by Jensen 𝔼[(S + G)_+]
@@ -108,9 +108,9 @@ class Draw:
 
 
 def _size_of_growth(exponent: Floats) -> Floats:
-    """What the rounding of e^x - 1 and of x is relative to: |x| e^x above 0.
+    """Scale of the rounding error of e^x - 1 and of x: |x| e^x above 0.
 
-    Below, no more than |x| or 1.
+    Below 0 it is at most |x| or 1.
     """
     return np.asarray(
         np.where(exponent > 0.0, exponent * np.exp(exponent), np.minimum(-exponent, 1.0))
@@ -136,7 +136,7 @@ def mean_excess(
     Args:
         draw: the law of V.
         trials: h, 1 to 1e9.
-        goal: where both sides are below it, or both above, no more effort is made.
+        goal: no further refinement once both bounds are below it, or both above.
         coarse: factor of the noise at the start, above 1 for a looser bound in less time.
     """
     largest = float(draw.values.max(initial=0.0))
@@ -161,7 +161,7 @@ def mean_excess(
 
 
 def _enumerate(draw: Draw, trials: int) -> tuple[float, float]:
-    """Both sides by the multinomial law: h! times the product of m^c/c! over the values and 0."""
+    """Both bounds by the multinomial law: h! times the product of m^c/c! over the values and 0."""
     outcomes = math.comb(trials + draw.values.size, draw.values.size)
     spend_work(CALL_COST + 10 * VALUE_COST * outcomes)
     used = np.zeros(1, dtype=np.int64)
@@ -269,7 +269,7 @@ def _period(draw: Draw, trials: int, tilt: float, deviation: float, about: float
 
 
 def _evaluate(draw: Draw, trials: int, contour: _Contour) -> tuple[float, float]:
-    """Both sides from one contour, divided by h; the lower one also lacks the aliases."""
+    """Both bounds from one contour, divided by h; the lower one also subtracts the aliases."""
     spend_work(CALL_COST + contour.nodes * (NODE_COST + VALUE_COST * draw.values.size))
     frequency = 2 * math.pi / contour.period * np.arange(contour.nodes + 1)
     moment, error = _moments(draw, contour.tilt, 2 * math.pi / contour.period, contour.nodes)

@@ -40,13 +40,13 @@ class OpenValueAnalysis(Analysis):
     spec: Spec
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
-        """None where a report is the value; else that of k-RR."""
+        """No guarantee without k-RR, since the report is the value; otherwise that of k-RR."""
         if getattr(self.spec, "blanket", 0):
             return response_bounds(self.spec)  # type: ignore[arg-type]
         return CorruptedBounds(math.inf, 0.0, (OPEN,))
 
     def standard_error(self, users: int) -> float:  # noqa: ARG002
-        """None of the users: their values are in the open."""
+        """0, because users add no noise."""
         return 0.0
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -55,7 +55,7 @@ class OpenValueAnalysis(Analysis):
 
 
 def delta_of_losses(losses: PrivacyLosses, epsilon: float, basis: tuple[str, ...]) -> Bounds:
-    """δ at a total ε, from both sides."""
+    """Certified and attained δ at a total ε."""
     certified = certified_delta(losses, epsilon)
     return Bounds(certified, min(losses.attained_delta(epsilon), certified), None, basis)
 
@@ -67,10 +67,10 @@ def certified_delta(losses: PrivacyLosses, epsilon: float) -> float:
 
 
 def least_epsilon(losses: PrivacyLosses, delta: float) -> float:
-    """The smallest total ε whose δ is seen to be small enough.
+    """The smallest total ε that is found with a certified δ of at most `delta`.
 
     Raises:
-        CannotCertify: what no ε covers is more likely than δ.
+        CannotCertify: outcomes that no ε covers have a probability above δ.
     """
     check_delta(delta, pure=True)
     spend_work(LOSS_COST * losses.most.size)  # to make them
@@ -85,13 +85,13 @@ def least_epsilon(losses: PrivacyLosses, delta: float) -> float:
 
 
 def attained_of_losses(losses: PrivacyLosses, delta: float) -> float:
-    """The largest total ε whose δ is seen to be as large."""
+    """The largest total ε that is found with an attained δ of at least `delta`."""
     if delta == 0.0:
         return 0.0
     return attained_epsilon(losses.attained_delta, delta, max(0.0, float(losses.most.max())))
 
 
 def epsilon_of_losses(losses: PrivacyLosses, delta: float, basis: tuple[str, ...]) -> Bounds:
-    """ε at δ, from both sides."""
+    """Certified and attained ε at δ."""
     certified = least_epsilon(losses, delta)
     return Bounds(certified, min(down(attained_of_losses(losses, delta)), certified), None, basis)

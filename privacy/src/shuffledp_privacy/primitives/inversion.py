@@ -1,8 +1,8 @@
 """Inversion of a falling δ(ε) curve: ε at a given δ, rigorous on either side.
 
-A certified ε is a point where the UPPER bound of δ was seen to be small enough, an attained ε one
-where the LOWER bound was seen to be large enough. Because the true curve falls, both are sound
-whatever rounding or grid the bounds use; the search only decides how tight they are.
+A certified ε is a point where the UPPER bound of δ was found to be small enough, an attained ε one
+where the LOWER bound was found to be large enough. Because the true curve falls, both are sound for
+any rounding or grid of the bounds; the search determines only how tight they are.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class SgdlLaw:
     def condition(self, tilt: Floats) -> Floats:
         """Cancellation in the gap to the largest tilt: (1 - φ + φu) / (1 - φ - φu), u = e^|s| - 1.
 
-        And 1.
+        It is at least 1.
         """
         grown = self.ratio * np.expm1(np.abs(tilt))
         gap = np.maximum(self.rest - grown, UNIT * self.rest)
@@ -127,7 +127,7 @@ class SgdlLaw:
         return np.asarray(self.shape * (up * (1 + up) + down * (1 + down)), dtype=np.float64)
 
     def room(self, tilt: Floats, sign: int) -> Floats:
-        """The generating function lives on |s| < -ln φ."""
+        """Distance to the ends of |s| < -ln φ, where the generating function is finite."""
         return -math.log(self.ratio) - sign * tilt
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""What mechanisms have in common whose values may go through k-RR before dummies hide them.
+"""Code shared by mechanisms that may apply k-RR to values before dummies hide them.
 
 Pure; docs/accounting.md, K16 and N8.
 """
@@ -30,11 +30,11 @@ class RespondingSpec(Protocol):
 
     @property
     def blanket(self) -> Fraction:
-        """γ; 0 where values are in the open."""
+        """γ; 0 if the true values are sent."""
 
 
 def blanket_for(epsilon: float | None, symbols: int) -> Fraction:
-    """The least γ of few bits with which a report alone keeps ε_L; 0 without a limit.
+    """The least γ, rounded to few bits, with which a report's ε_L meets the limit; 0 without one.
 
     Raises:
         CannotCertify: the limit is 0, or so small that no report would depend on its value.

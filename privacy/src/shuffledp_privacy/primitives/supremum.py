@@ -1,8 +1,8 @@
 """Certified maximum of a function of one or two whole numbers, by monotone bounds and branching.
 
-Metric privacy asks for the worst distance d of up to 1e5 or more, rr-shuffle besides for the worst
-number j of ones among the other bits. A box of (d, j) is done when a bound over the whole box is
-below the wanted number; otherwise it is cut; where nothing is left to cut, the number is raised
+Metric privacy requires the worst distance d of up to 1e5 or more, and rr-shuffle also the worst
+number j of ones among the other bits. A box of (d, j) is finished if a bound over the whole box is
+below the current maximum; otherwise it is split; a single point raises the maximum
 (docs/accounting.md, Proposition S5).
 """
 

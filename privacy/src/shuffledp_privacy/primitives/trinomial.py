@@ -1,6 +1,6 @@
-"""Mean positive part of a linear form in two cells of a multinomial, from both sides.
+"""Bounds of the mean positive part of a linear form in two cells of a multinomial.
 
-At any number of trials.
+The number of trials may be large.
 
     𝔼[(α a - β b - z)_+],   (a, b, rest) ~ Multinomial(h; q, q, 1 - 2q),   α, β >= 0.
 

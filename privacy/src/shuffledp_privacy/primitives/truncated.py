@@ -303,11 +303,11 @@ class TruncatedLaw:
         return first / remaining, second / remaining
 
     def room(self, tilt: Floats, sign: int) -> Floats:
-        """Tilts are kept within |s| <= `widest_tilt`."""
+        """Distance to the limit |s| <= `widest_tilt`."""
         return self.noise.widest_tilt - sign * tilt
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
-        """That of the whole law, times |1 - V(z)|/(1 - V(1)).
+        """The log modulus of the whole law, times |1 - V(z)|/(1 - V(1)).
 
         It need not fall with θ: see `log_envelope`.
         """
@@ -388,7 +388,7 @@ class TruncatedPair:
 
     @classmethod
     def of(cls, law: TruncatedLaw, distance: Floats) -> TruncatedPair:
-        """With the points below which only e^-100 is left."""
+        """The pairs, with the points below which only e^-100 of the mass remains."""
         # Chernoff at some tilts; nothing is below -g c.
         reach = law.count * law.noise.padding + 1.0
         for share in (0.02, 0.1, 0.3, 0.6, 1.0):

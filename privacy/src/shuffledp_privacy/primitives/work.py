@@ -1,4 +1,4 @@
-"""A limit on the work of a computation whose parameters somebody else chose.
+"""A limit on the work of a computation whose parameters another party chose.
 
 Work is counted in nodes of the contour sums (`contour`), not in seconds, so that a check has the
 same outcome on a busy machine as on an idle one.

@@ -2,8 +2,8 @@
 
 Each round's certified curve is put on a grid as a privacy loss distribution and convolved
 (docs/accounting.md, propositions C1 to C4); subsampled rounds use C5; guarantees may also simply be
-added (C6). The answer is the smallest of these sound bounds. What a round asks may depend on
-earlier answers; its spec and setting may not.
+added (C6). The result is the smallest of these bounds. A round's question may depend on earlier
+answers; its spec and setting may not.
 
 The changed user's value moves by the same distance d in every round, as far as the round's domain
 goes, and the worst d in 1..d_max counts; under metric adjacency ε is per unit of d. d_max is common
@@ -73,8 +73,8 @@ class Round:
         times: how often the round is run on the same people, 1 to 1,000,000.
         rate: γ in (0, 1], the chance that the changed user is drawn, as in
             `subsampling.subsampled_curve`.
-        scope: deployment and population, within which alone devices keep one response; "" is one of
-            its own.
+        scope: deployment and population within which devices keep a memoised response; "" is a
+            separate scope.
     """
 
     spec: object
@@ -113,11 +113,11 @@ def _largest_change(item: Round) -> int:
 
 
 def kept_together(rounds: Sequence[Round]) -> list[Round]:
-    """Rounds that share a memoised response as one, as they show no more together (K14).
+    """Merge rounds that share a memoised response into one: together they reveal no more (K14).
 
-    However often they are run, and on whomever.
+    This holds for any number of runs and any users.
 
-    The one is stated for the widest distance among them: it counts for all other rounds
+    The merged round is stated for the largest distance among them, which covers the others
     (proposition C7).
     """
     groups: dict[tuple[str, str], list[Round]] = {}
@@ -253,7 +253,7 @@ def _by_distribution(
 def _near_distance(
     rounds: Sequence[Round], d_max: int, delta: float, steps: int
 ) -> tuple[int, float]:
-    """A distance, below d_max, up to which C12 is good, and ε per unit there; 0 and 0 for none."""
+    """A distance below d_max up to which C12 is tight, and its ε per unit; 0 and 0 if none is."""
 
     def is_cheap(distance: int) -> bool:
         shifts = _shifts(rounds, distance)
@@ -381,7 +381,7 @@ def _certified_epsilon(
 
 
 def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
-    """Bounds of ε for all rounds together at δ, from both sides.
+    """Certified and attained ε for all rounds together at δ.
 
     Certified: the smallest of the sound bounds (module docstring), rounded up. Attained: the
     largest that one round alone attains without subsampling, hence far below for many rounds. Nats,

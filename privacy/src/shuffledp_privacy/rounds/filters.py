@@ -1,9 +1,9 @@
 """Privacy filters: total cost of rounds whose parameters may depend on earlier results.
 
 Each filter gives a round a cost that does not depend on the other rounds, and costs are added up
-(docs/accounting.md, propositions C13 to C15). One counts a round as a Gaussian mechanism that is
-nowhere better, the other as a pure guarantee; both may leak a little δ. They run side by side on
-parts of the budget's δ. Pure.
+(docs/accounting.md, propositions C13 to C15). One filter replaces a round by a Gaussian mechanism
+that dominates it, the other by a pure guarantee; both may fail with a small part of δ. They run in
+parallel on parts of the budget's δ. Pure.
 """
 
 from __future__ import annotations
@@ -133,9 +133,9 @@ def _least(fits: Callable[[float], bool], most: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Cost of a round, or of several together, in each of the filters: s, and ε in nats.
+    """Cost of one or several rounds in each filter: s for the Gaussian one, ε for the pure one.
 
-    `math.inf`: too much.
+    `math.inf` if it exceeds every budget.
     """
 
     gaussian: float
@@ -164,7 +164,7 @@ class Filters:
 
     @classmethod
     def of(cls, epsilon: float, delta: float) -> Self:
-        """Makes the filters of a budget, on which alone they depend.
+        """Make the filters of a budget; they depend on nothing else.
 
         Raises:
             UsageError: ε not above 0 and finite, δ not between 0 and 1.
@@ -196,7 +196,7 @@ class Filters:
     def spent_epsilon(self, total: Price) -> tuple[float, str]:
         """Total ε of rounds of this total price, and its proposition.
 
-        At most the budget's ε where a filter admits it.
+        It is at most the budget's ε if a filter admits the rounds.
         """
         leaked = up(total.gaussian * self.gaussian_leak)
         gaussian = gaussian_epsilon(total.gaussian, leaked, self.gaussian)

@@ -56,7 +56,7 @@ class Repeated:
 
 
 def reach(curve: Curve, tail: float) -> float:
-    """Smallest ε, about, beyond which the curve is below `tail`, or as low as it gets."""
+    """Approximate smallest ε beyond which the curve is below `tail`, or near its minimum."""
     probes = _PROBES
     for _ in range(2):
         deltas = curve(probes)

@@ -1,8 +1,8 @@
-"""Rounds that share a memoised response cost what that response can ever show (K14).
+"""Rounds that share a memoised response cost what that response can ever reveal (K14).
 
-They are no composition, because what they draw is not independent. A mechanism with `remembered`
-states the cost of all such rounds by `certified_curve` and `corrupted_bounds`; of `epsilon_bounds`
-and `delta_bounds`, which are about one round alone, nothing may be added up.
+They do not compose, because their randomness is not independent. A mechanism with a memoised
+response states the cost of all such rounds by `certified_curve` and `corrupted_bounds`.
+`epsilon_bounds` and `delta_bounds` are for a single round and must not be added up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shuffledp_privacy.bounds import (
 
 @dataclass(frozen=True, slots=True)
 class AllReports(Analysis):
-    """A spec for every round, past and future, that shares this mechanism's kept response."""
+    """A spec that stands for all rounds with this mechanism's memoised response."""
 
     mechanism: object
 
@@ -40,7 +40,7 @@ class AllReports(Analysis):
         return True
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
-        """ε of one round, from both sides."""
+        """Certified and attained ε of one round."""
         local = corrupted_bounds(self, setting, delta)
         return Bounds(
             local.epsilon if local.delta <= delta else float("inf"), 0.0, None, local.basis

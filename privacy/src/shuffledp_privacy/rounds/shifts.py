@@ -1,8 +1,8 @@
 """Composition of rounds whose largest distance is proved worst under metric adjacency.
 
-Those that add log-concave noise to a sum, and those that flip bits. All rounds are composed at
-d_max alone: unclamped noise, what clamping costs being added once, or the noise that clamping
-leaves (docs/accounting.md, Proposition C12). No other distance has to be looked at.
+These are rounds that add log-concave noise to a sum, or flip bits. They are composed only at d_max,
+either with unclamped noise plus the cost of clamping, or with the noise that remains after clamping
+(docs/accounting.md, Proposition C12). No other distance needs to be considered.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Farthest(Protocol):
 
     @property
     def kept(self) -> object | None:
-        """What clamping leaves of the noise; None where that is no bound."""
+        """The noise that remains after clamping; None if it gives no bound."""
 
     def unclamped_deltas(self, epsilons: Floats) -> Floats:
         """Certified δ at total ε >= 0 without clamping."""
@@ -61,7 +61,7 @@ class Shifts:
     def _losses(self, delta: float) -> tuple[float, ...]:
         """δ that clamping costs all runs of each item, rounded up.
 
-        0 where the noise that it leaves is composed.
+        0 if the remaining noise is composed instead.
         """
         # What is lost as a small share of δ is cheaper than knowing whose noise was clamped, and
         # quicker.

@@ -1,9 +1,9 @@
 """Lower bounds for noisy sums: the real mechanism, clamping included, on one concrete dataset.
 
-Everybody holds 0 and one user changes from 0 to d; the sum of the clamped reports is computed by
-FFT with a bound on its error and compared on threshold events, which any adversary can see
-(docs/accounting.md, Proposition S9). Where that is too large, the unclamped sum less δ1 (1 + e^E)
-is a lower bound (S6).
+All users hold 0, and one changes from 0 to d. The sum of the clamped reports is computed by FFT
+with a bound on its error, and compared on threshold events, which any adversary can observe
+(docs/accounting.md, Proposition S9). If that is too large to compute, the unclamped sum less δ1 (1
++ e^E) is a lower bound (S6).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Clamped:
 
 @dataclass(frozen=True, slots=True)
 class ClampedSum:
-    """Sum of h clamped reports of 0, ready for one of them to be exchanged."""
+    """Sum of h clamped reports of 0, one of which can be replaced."""
 
     user: Clamped
     points: int

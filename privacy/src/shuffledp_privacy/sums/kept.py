@@ -1,10 +1,10 @@
-"""Noise left to protect a sum if the clamped users are revealed: no factor e^E (S6b).
+"""Noise that still protects a sum if the clamped users are revealed; without the factor e^E (S6b).
 
 The adversary is told for every honest user whether |N_i| > c, and the report of those where it is.
 That does not depend on the values. The others are not clamped at all, and their noises are discrete
 Laplace kept within [-c, c]. So δ(E) <= 𝔼 HS_E(W_M || W_M + d), M ~ Bin(h, 1 - τ), τ = P(|N| > c),
-W_g the sum of g such noises. Fewer noises protect less, so that numbers M may be counted as the
-smallest of a cell.
+W_g the sum of g such noises. Fewer noises protect less, so a range of M may be replaced by its
+smallest value.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ _AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Numbers of noises that are left, in cells: the smallest of each, and its mass, rounded up.
+    """Numbers of remaining noises, in cells: the smallest of each cell, and its mass, rounded up.
 
-    The rest has none.
+    Mass beyond the cells has no noise.
     """
 
     counts: Floats
@@ -145,9 +145,9 @@ class KeptNoise(ABC):
         return np.array(totals), np.zeros(distance.shape)
 
     def _least(self, distance: int, delta: float) -> float:
-        """Certified is a point whose bound was seen to be small enough.
+        """Certified is a point whose bound was found to be small enough.
 
-        The search decides tightness alone.
+        The search affects only tightness.
         """
         if self.cells.lost > delta:
             return math.inf  # no E takes that away
@@ -197,7 +197,7 @@ class KeptLaplace(KeptNoise):
 
     @property
     def log_concave(self) -> bool:
-        """Always: the weights φ^|j| are."""
+        """Always True, because the weights φ^|j| are log-concave."""
         return True
 
     def _largest(self, distance: int) -> float:
@@ -214,7 +214,7 @@ class KeptLaplace(KeptNoise):
         return mean
 
     def _long(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
-        """Whole curves at one distance from tables, a few points by sums."""
+        """HS at many E for one distance: whole curves from tables, a few points by sums."""
         far = int(distance.max(initial=1))
         if epsilon.size >= CURVE and (distance == far).all():
             reach = 1 << (far - 1).bit_length()
@@ -238,10 +238,10 @@ class KeptLaplace(KeptNoise):
 def resolvable_honest(spec: GeoShuffle, honest: int, distance: int) -> int:
     """At most `honest`: the number of noises at which rounding does not hide likelihood ratios.
 
-    Those of a change by `distance`.
+    The likelihood ratios are those of a change by `distance`.
 
-    Of more, whose roundings add up while a change shows less, some are given away (Proposition S6b
-    (d)).
+    With more noises the roundings add up while a change has less effect, so some noises are given
+    up (Proposition S6b (d)).
     """
     noise = TruncatedNoise.of(spec.epsilon_geo, spec.padding)
     if noise.rate > LARGEST_RATE or noise.padding == 0 or noise.widest_tilt <= 0.0:
@@ -259,7 +259,7 @@ def resolvable_honest(spec: GeoShuffle, honest: int, distance: int) -> int:
 def kept_noise(spec: GeoShuffle, honest: int) -> KeptNoise | None:
     """The noise of geo-shuffle that is left.
 
-    None where so much is cut off that digits would be lost.
+    None if so much is cut off that precision would be lost.
     """
     noise = TruncatedNoise.of(spec.epsilon_geo, spec.padding)
     if noise.rate > LARGEST_RATE or noise.padding == 0 or noise.widest_tilt <= 0.0:

@@ -47,14 +47,14 @@ class KeptShares(KeptNoise):
 
     @property
     def log_concave(self) -> bool:
-        """Never: shares have a spike at 0."""
+        """Always False, because shares have a spike at 0."""
         return False
 
     def _largest(self, distance: int) -> float:
         return min(self.local(distance), 700.0)
 
     def _least(self, distance: int, delta: float) -> float:
-        """A point whose bound was seen to be small enough, from ever finer grids.
+        """A point whose bound was found to be small enough, on successively finer grids.
 
         A table answers many points as fast as one.
         """
@@ -100,7 +100,7 @@ def kept_shares(
     local: Callable[[int], float],
     farthest: int,
 ) -> KeptShares | None:
-    """The shares that are left; None where so much is cut off that nothing is left to say.
+    """The remaining shares; None if too much is cut off for a bound.
 
     Args:
         law: of one share, φ and r <= 1 rounded down by 16 units and ε more of their last places at

@@ -1,4 +1,4 @@
-"""How well pieces of split values mix: distance of their shuffle from one of their sum alone.
+"""How well pieces of split values mix: the distance of their shuffle from uniform pieces.
 
 Ishai, Kushilevitz, Ostrovsky and Sahai 2006; Balle, Bell, Gascón and Nissim 2020; Ghazi,
 Manurangsi, Pagh and Velingker
@@ -50,7 +50,7 @@ def mixing_distance(honest: int, modulus: int, pieces: int) -> float:
     Rounded up, at most 1. Docs/accounting.md, Proposition S19. Time does not depend on `honest`.
 
     Args:
-        honest: h >= 1, users whose pieces are drawn as they should be, and all arrive.
+        honest: h >= 1, users whose pieces are drawn correctly and all arrive.
         modulus: q >= 2.
         pieces: m >= 1 of each user.
     """

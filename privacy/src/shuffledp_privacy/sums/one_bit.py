@@ -8,7 +8,8 @@ at a worst dataset exactly so:
 
     δ_d(E) = (d/k) δ_2RR(ln(1 + (e^E - 1) k/d)),
 
-δ_2RR being what k = 2 of the k-RR histogram has (docs/accounting.md, S18 and K6), from both sides.
+with δ_2RR the δ of the k-RR histogram for k = 2, bounded from above and below (docs/accounting.md,
+S18 and K6).
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class OneBitRound:
         return self.pure(1) if self.metric else self.pure(self.d_max)
 
     def inner(self, distance: int, epsilon: float) -> float:
-        """ln(1 + (e^E - 1) k/d): at which ε the randomised response is asked."""
+        """ln(1 + (e^E - 1) k/d), the ε at which the randomised response is evaluated."""
         return math.log1p(math.expm1(min(epsilon, 700.0)) / float(self.rate(distance)))
 
     def units(self, distance: int) -> int:
@@ -183,11 +184,11 @@ class OneBitRound:
         return inward(float(self.rate(distance)) * attained_delta(self.law, self.honest)(total))
 
     def attained_epsilon(self, distance: int, delta: float) -> float:
-        """Total ε that a change by d from 0 is known to cost at δ."""
+        """Total ε that a change by d from 0 reaches at δ."""
         return attained_epsilon(partial(self.attained_delta, distance), delta, self.pure(distance))
 
     def quick(self, distance: int, epsilon: float) -> float:
-        """About δ at total ε: of the two datasets whose others all hold 0, or all k."""
+        """Approximate δ at total ε: the larger one of two datasets, the others all 0 or all k."""
         total = self.inner(distance, epsilon)
         if total >= self.law.epsilon0:
             return 0.0

@@ -172,7 +172,7 @@ class QuantisedRound:
         return self.of_code(steps).delta(max(epsilon, 0.0))[0]
 
     def code_known(self, steps: int, epsilon: float) -> Divergence | None:
-        """The same on two datasets, from both sides; None where it is 0."""
+        """Bounds of the code's δ on two datasets, upper and lower; None where it is 0."""
         if steps == 0 or epsilon >= steps * self.step:
             return None
         return self.of_code(steps).known_divergence(
@@ -190,7 +190,7 @@ class QuantisedRound:
         return self._mix_steps(self.code_delta, distance, epsilon)
 
     def quick(self, distance: int, epsilon: float) -> float:
-        """About that: the others' bits being all 0, or all 1."""
+        """Approximate δ: the larger one of two datasets, the others' bits all 0, or all 1."""
 
         def code(steps: int, total: float) -> float:
             divergence = self.code_known(steps, total)

@@ -1,4 +1,4 @@
-"""Bounds of quantised-rr from below: what some datasets are known to cost.
+"""Lower bounds for quantised-rr, reached by concrete datasets.
 
 A change by whole steps is one of the code, and a change below a step that ends at a whole number of
 steps shows b δ_1 exactly (docs/accounting.md, Propositions S10 and S20).
@@ -34,7 +34,7 @@ def attained_delta(item: QuantisedRound, epsilon: float) -> float:
 
 
 def attained_epsilon(item: QuantisedRound, delta: float) -> float:
-    """ε at δ as the adjacency counts it that some dataset is known to cost."""
+    """ε at δ, as the adjacency counts it, that some pair of datasets reaches."""
     tried = np.array(_tried_steps(item), dtype=np.int64)
     candidates = [0.0]
     if tried.size:
@@ -70,7 +70,7 @@ def _raised_pair(item: QuantisedRound, times: int) -> BitPair:
 def _reaching(item: QuantisedRound, steps: int) -> int:
     """The smallest distance of `steps` steps.
 
-    Some dataset changes by them, and what is more shows more.
+    Some dataset changes by exactly these steps, and a larger change reveals more.
     """
     return -(-steps * item.max_value // item.code.max_value)
 

@@ -75,7 +75,7 @@ class BitShuffle:
     def _cover(self) -> tuple[Boxes, Boxes]:
         """Boxes of all numbers of ones at the largest distance, and of the largest at smaller ones.
 
-        Of the largest number of ones at the smaller distances.
+        At smaller distances only the largest number of ones is included.
 
         No other point is worse (S10 (f)). Under standard adjacency the largest distance is the
         worst (S10 (c)).
@@ -183,7 +183,7 @@ class BitShuffle:
         return hockey_stick(self._ends(distance), np.repeat(epsilon, 2))
 
     def attained_epsilons(self, distance: Integers, delta: float) -> Floats:
-        """Total ε that each distance is known to cost at δ if the others' bits are all alike."""
+        """Total ε that each distance reaches at δ if the others' bits are all equal."""
         found: Floats = least_epsilon(self._ends(distance), delta)[1].reshape(-1, 2).max(axis=1)
         return found
 

@@ -1,4 +1,4 @@
-"""Bounds for split-mix: a sum with one discrete Laplace noise that nothing clamps, seen alone.
+"""Bounds for split-mix: only a sum with one unclamped discrete Laplace noise is revealed.
 
 Source: Balle et al. 2020.
 
@@ -54,7 +54,7 @@ def mixing_security(total: float, delta: float, rounds: int) -> float:
     E is the total ε of the largest change.
 
     Raises:
-        CannotCertify: they are more than any number of pieces gives.
+        CannotCertify: no number of pieces provides so many bits.
     """
     if delta == 0:
         return float(SECURITY)  # then nothing counts but a user's own noise

@@ -71,7 +71,7 @@ def _near_distance(item: NoisySum, delta: float) -> int:
 
 
 def _costs(item: NoisySum, total: float, delta: float) -> bool:
-    """True if clamping costs a share of δ at the total ε that is worth another bound."""
+    """True if clamping costs so much of δ at the total ε that another bound is worth trying."""
     return item.clamped * (1.0 + math.exp(min(total, 700.0))) > UNNOTICED * delta
 
 
