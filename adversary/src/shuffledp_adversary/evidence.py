@@ -35,7 +35,7 @@ def clopper_pearson(
     Args:
         successes: from 0 to trials.
         trials: at least 1, independent.
-        confidence: of the whole interval; each side errs with at most half of the rest.
+        confidence: of the whole interval; each side errs with at most half of 1 - confidence.
 
     Raises:
         ValueError: counts or confidence out of range.
@@ -127,7 +127,7 @@ def epsilon_bound(
 
 
 def number_outcomes(outcomes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different numbers in rising order, and the place among them of each.
+    """The distinct numbers in ascending order, and the index of each number among them.
 
     Of shape (n,), n > 0.
     """

@@ -1,13 +1,13 @@
 """A round in this process: real onions, peeling and mixing, and every node's possible log.
 
 No network, no keys of parties, no accountant: for attacks that need many rounds, and for exercises.
-The steps are those of `shuffledp_shuffler.mixing`, by the shuffler's own functions. What may differ
-is said by the caller: a node that sleeps (it peels, and keeps the order), one that does not look
-for repeated onions, and one that tampers.
+The steps are those of `shuffledp_shuffler.mixing`, by the shuffler's own functions. The caller may
+name nodes that deviate: one that peels but keeps the order, one that does not look for repeated
+onions, and one that tampers.
 
-The randomness is a parameter. Real rounds take the operating system's; an exercise that must come
-out the same again gives its own, and then keys, onions and orders are the same, too, under the
-suite "sealed-box".
+The randomness is a parameter. Real rounds use the operating system's. An exercise that must be
+repeatable passes its own, and then keys, onions and orders are the same again, under the suite
+"sealed-box".
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Conduct:
     Attributes:
         asleep: these peel and keep the order.
         careless: these do not look for repeated onions.
-        tampering: these send on something else than they mixed.
+        tampering: these send other records than they mixed.
     """
 
     asleep: Collection[int] = ()

@@ -1,6 +1,6 @@
 """Parties of a verified round in process, for exercises and measurements.
 
-They run the core that real ones run.
+They run the same core as real parties.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class Parties:
         )
 
     def list_signature(self, claims: Sequence[Claim]) -> bytes:
-        """Node 1's signature of the list of these claims, whatever is on it."""
+        """Node 1's signature of the list of these claims, without any check."""
         return self.signers[0](signed_list(self.terms, list_digest(self.terms, claims)))
 
 
 def claims_of(users: Sequence[PreparedClaim]) -> list[Claim]:
-    """The users' claims as a list has them, by ascending credential."""
+    """The users' claims in the order of a list: by ascending credential."""
     return sorted((user.claim for user in users), key=lambda claim: claim.credential)
 
 

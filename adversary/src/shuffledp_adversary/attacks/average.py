@@ -6,14 +6,14 @@ node, the totals of a small round and the values of all users but one. Either wa
 What it does: it averages. Fresh randomness of many days cancels out; the value, which is the same
 every day, stays.
 
-Why it works: ε is for one answer. T answers about one value cost what the rounds compose to, and
-after a hundred days of randomised response that is a certainty.
+Why it works: ε is for one answer. The ε of T answers about one value is that of the composed
+rounds, and after a hundred days of randomised response the value is practically certain.
 
-What stops it: somebody has to count the days. The accountant's ledger composes all rounds of a
+What stops it: the rounds must be counted. The accountant's ledger composes all rounds of a
 population and refuses the one that would overspend the budget. RAPPOR's memoisation is another way
 for a question that stays the same: a user keeps one permanent randomised answer and only blurs it
 again each day, so that no number of reports reveals more than the permanent answer. It does not
-help against a question that is put a little differently.
+help against a slightly different question.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def run_average(
     trials: int = 400,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Run the attack: a yes/no question that is put every day, to one user and to a small round.
+    """Run the attack: a yes/no question is asked every day, of one user and of a small round.
 
     Args:
         days: number of days, at least 10.
-        users: of the small round, all honest; at least 2.
+        users: number of users of the small round, all honest; at least 2.
         budget: ε (nats) that its population may spend over all days, at `delta`.
         delta: δ of one day's certificate and of the budget.
         trials: small rounds for each of two neighbouring datasets; `LOCAL_TRIALS` times as many
@@ -242,7 +242,7 @@ def _rappor_findings(
     delta: float,
     confidence: float,
 ) -> tuple[Finding, Finding, Finding]:
-    """Findings for RAPPOR: many reports tell more than one, but never more than the kept answer."""
+    """Findings for RAPPOR: more reports reveal more, but never more than the memoised answer."""
     bound = epsilon_bound(memoised[0][:, -1], memoised[1][:, -1], delta, confidence)
     report = RapporReport(1, float(FAKE), float(WHEN_ZERO), float(WHEN_ONE))
     permanent = RapporPermanent(1, float(FAKE))

@@ -5,19 +5,19 @@ Source: Athanasiou et al. 2025, section 5: SGDL-Shuffle.
 What the adversary knows: what leaves the last node, that is the shuffled sum, and all values but
 one.
 
-What it does: nothing but wait. In SGDL-Shuffle no user carries enough noise for itself: `shares`
-users together make one discrete Laplace noise. When fewer take part, or some of them collude and
-reveal their share, the noise of the others is all there is: the law SGDL(h/shares, φ), which is
-small and has a spike at 0.
+What it does: it only waits. In SGDL-Shuffle no user adds enough noise for itself: `shares` users
+together make one discrete Laplace noise. When fewer take part, or some of them collude and reveal
+their share, the noise of the others is all there is: the law SGDL(h/shares, φ), which is small and
+has a spike at 0.
 
-Why it works: a plan promises ε for the users that were expected. The noise that did not come was
-the privacy.
+Why it works: a plan promises ε for the expected users, and the missing noise was part of their
+protection.
 
 What stops it: three things. The plan counts on fewer users than it hopes for (`min_reports`,
 `colluding`): the shares are then larger, and absences within that margin cost nothing. Node 1
 forwards nothing when fewer than `min_reports` arrive. And the final certificate is computed again
-for the honest reports that really came, so that the plan's number never stands beside a result for
-which it does not hold.
+for the honest reports that really came, so that a result never carries a plan's ε that does not
+hold for it.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def run_dropout(
 ) -> AttackReport:
     """Run the attack on a count of yes answers, of which a part of the users stays away.
 
-    What is left depends on the *part* that stays, not on how many users there are: 40 show what a
-    million would.
+    The remaining ε depends on the *share* of users who stay, not on their number: 40 users show
+    what a million would.
 
     Args:
         users: expected by the plan; a multiple of 8.

@@ -7,18 +7,19 @@ What the adversary knows: what leaves the last node, and every message that its 
 It needs no corrupt node; an entry node that lets one real user in and makes up the others does the
 same.
 
-What it does: it takes its own messages away from the shuffled multiset. What is left are the
-messages of the one real user, the victim.
+What it does: it subtracts its own messages from the shuffled multiset. The messages of the one real
+user, the victim, remain.
 
 Why it works: the privacy of a shuffled round is made by the other *honest* users. Colluding users
 add messages, but no noise that the adversary does not know. Alone, the victim keeps what its own
 randomiser gives: ε_L.
 
-What stops it: nothing makes strangers honest, so a certificate has to count. The accountant
-certifies for the `honest` users that the plan counts on (users less `colluding`), credentials bound
-how many users an attacker can play, and a user's own policy limits ε_L, which is what remains of
-the worst flood. Where every mix node adds noise, one honest node is enough: no number of colluding
-users or other nodes takes its noise away (docs/accounting.md, N1).
+What stops it: no one can make strangers honest, so a certificate must state how many honest users
+it assumes. The accountant certifies for the `honest` users that the plan counts on (users less
+`colluding`), credentials limit how many users an attacker can impersonate, and a user's own policy
+limits ε_L, which is what remains of the worst flood. Where every mix node adds noise, one honest
+node is
+enough: no number of colluding users or other nodes takes its noise away (docs/accounting.md, N1).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ part plus a fixed number of bytes for each message. The adversary divides.
 
 Why it works: it is tempting to send one message for every one of the unary code and none for the
 zeros; the shuffled sum is the same and the traffic is half. But then the number of messages *is*
-the randomised answer, and the sender's address stands beside it before any shuffling: what is left
-is the user's local guarantee.
+the randomised answer, and it is sent with the sender's address before any shuffling: only the
+user's local guarantee remains.
 
 What stops it: m = k + 2c messages from everybody, ones and zeros, whatever the value. The length is
 then a public parameter of the round (docs/protocol.md, "Onions"), and a node refuses an envelope of

@@ -40,7 +40,7 @@ def calibrate_spec(kind: type[SpecT], target: Target) -> SpecT:
 
 
 def guess_limit(epsilon: float, delta: float) -> float:
-    """Largest probability of a right guess at which of two equally likely values a user holds.
+    """Largest probability of guessing rightly which of two equally likely values a user holds.
 
     With a, b the chances to be right about either value, (ε, δ) says a <= e^ε (1 - b) + δ and the
     same with a and b exchanged; adding both gives (a + b)/2 <= (e^ε + δ)/(1 + e^ε). For a pure

@@ -46,7 +46,7 @@ _SYMBOLS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class HonestNode:
-    """The only node that the adversary does not control, or one that forgets its noise.
+    """The only node that the adversary does not control, or one that omits its noise.
 
     Attributes:
         mechanism: the certified mechanism of the round.
@@ -97,7 +97,7 @@ def rank_views(
 
 
 class _PeelHere(PeelPool):
-    """Peels and seals in this process, which is itself one of many."""
+    """Peels and seals in this process, which is one of many worker processes."""
 
     async def map(
         self,

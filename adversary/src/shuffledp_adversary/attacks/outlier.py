@@ -18,9 +18,9 @@ far value is then no different from many values that are each a little larger; a
 is the sum, and the noises of all users hide in it. This is Geo-Shuffle, and what the certificate is
 about.
 
-How much the look at the sum could see: a few hundred rounds show nothing of an ε of 1 at a δ of
-1e-6, so that a bound of 0 alone would say little. The control is the same look at the same reports
-where all users but two stay away: their noise is missing, and it is noticed.
+How sensitive the measurement is: a few hundred rounds cannot detect an ε of 1 at a δ of 1e-6, so a
+bound of 0 alone would say little. The control applies the same measurement to the sum of only two
+users: the noise of the others is missing, and the measurement detects it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from shuffledp_core.errors import ConfigError
 
 
 class CurveRole(StrEnum):
-    """Meaning of a curve; the value is its colour."""
+    """Meaning of a curve; each member's value is the colour to draw it in."""
 
     CERTIFIED = "#2a6f97"
     MEASURED = "#e07a1f"

@@ -238,7 +238,7 @@ def _theorem_51(trials: int) -> list[_Case]:
 
 
 def _theorem_1(trials: int) -> _Case:
-    """Case of x0's bin: one user at x0 or elsewhere, 0.8 n others at x0, as in the tables."""
+    """Case of the bin of x0: one user holds x0 or not, 0.8 n others hold x0, as in the tables."""
     users, symbols, epsilon0, epsilon = 20, 10, 3.0, 0.1
     at_x0 = 4 * users // 5
     spec, _ = krr_histogram(symbols, epsilon0)
@@ -268,7 +268,7 @@ def _theorem_1(trials: int) -> _Case:
 
 
 def _theorem_71(trials: int) -> _Case:
-    """Case of the one bit in which the codes of two neighbouring values differ.
+    """Case of the single bit in which the codes of two neighbouring values differ.
 
     The others are alike.
     """

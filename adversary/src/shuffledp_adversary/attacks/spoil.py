@@ -1,6 +1,6 @@
 """Spoil: a lost message, a lying user, no honest node.
 
-What a sum of pieces does not bear, and a sum of bits does.
+A sum of split values does not tolerate them; a sum of bits does.
 
 **What the adversary has.** One mix node; or one credential; or every mix node.
 
@@ -91,12 +91,12 @@ _LESSON: Final = (
 
 @dataclass(frozen=True)
 class SpoiledRound:
-    """One round: what was noticed, and by how much its published sum is off.
+    """One round: who noticed what, and the error of its published sum.
 
-    None where there is none.
+    The error is None if no sum was published.
 
-    `shift` compares with the sum that the honest users' messages give by the same estimator;
-    `worth` is what a single bit more adds, where messages are bits.
+    `shift` is the difference from the estimate of the honest users' messages; `worth` is what one
+    more bit adds, if messages are bits.
     """
 
     mechanism: str
@@ -225,7 +225,7 @@ async def _judge(
 
 
 def _capture_round(users: int, stages: Stages) -> CapturedRound:
-    """A round of real processes, each node of which writes down what it knows."""
+    """A round of real processes, each node of which logs what it knows."""
     demo = DemoOptions(
         users=users,
         mechanism=SplitMix.kind,
@@ -269,7 +269,7 @@ def findings_of_losses(rounds: Sequence[SpoiledRound]) -> list[Finding]:
 def findings_of_exchanges(rounds: Sequence[SpoiledRound]) -> list[Finding]:
     """Findings on rounds with an exchanged message and correct counts.
 
-    Who notices, and the error of the sum.
+    They state who notices, and the error of the sum.
     """
     names = {name for name, _ in SILENT}
     played = [spoiled for spoiled in rounds if spoiled.what in names]
@@ -375,7 +375,7 @@ def _count(
     defended: bool,
     note: str,
 ) -> Finding:
-    """Finding about a counted number: its interval is the number itself."""
+    """Finding with a counted number, whose interval is the number itself."""
     return Finding(
         scenario, quantity, claim, measured, measured, measured, trials, defended, note=note
     )

@@ -6,9 +6,9 @@ corrupt nodes saw: at node 1 who sent which envelope, at every corrupt node its 
 each value, which makes its guesses as good as they can be.
 
 What it does: a record that left one corrupt node is looked up among those that came in at the next,
-from the senders to the board. Whose m messages are all found there has its randomised answer laid
-open: m bits, or a symbol. The adversary then guesses the value that most likely made that answer
-(maximum a posteriori: the mechanism's likelihood times the share of the population).
+from the senders to the board. If all m messages of a user are found there, the user's randomised
+answer is known: m bits, or a symbol. The adversary then guesses the value that most likely made
+that answer (maximum a posteriori: the mechanism's likelihood times the share of the population).
 
 Why it works: with every node corrupt nothing is shuffled for the adversary, and each user has only
 its own noise: ε_L instead of ε, often ten times as much. What stops it: one honest node. It takes a

@@ -24,7 +24,7 @@ _CHUNKS_PER_WORKER: Final = 12
 
 
 class Trials:
-    """The sealing processes of the fleet, used for trials.
+    """Trials in the sealing processes of the fleet.
 
     Every process draws its own system randomness.
     """

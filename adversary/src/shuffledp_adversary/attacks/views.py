@@ -1,9 +1,9 @@
 """Views of the adversary, trial by trial, from the client's own sampler, encoder and seals.
 
 This runs in worker processes and imports only the client's pure part, so that a worker starts in a
-moment. Each function gives `count` independent trials, one row of numbers for each. Their draws
-come from `integers`: None, the operating system's; an exercise that wants the same views again
-gives its own.
+moment. Each function gives `count` independent trials, one row of numbers for each. Their
+randomness comes from `integers` (None: the operating system's), which an exercise sets to get the
+same views again.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def flooded_rounds(
     count: int,
     integers: RandomIntegers | None = None,
 ) -> Views:
-    """Simulate flooded rounds: one number each, which tells the victim's two values apart.
+    """Simulate flooded rounds: one number each, which distinguishes the victim's two values.
 
     The victim holds the end of the domain (a sum) or one of two symbols (a histogram); the other
     honest users hold 0, or a third symbol. The colluding users may send what they like: here,

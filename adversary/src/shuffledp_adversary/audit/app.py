@@ -1,7 +1,7 @@
 """`shuffledp audit MECHANISM`: the parameters of `certify`, small by default, and the effort.
 
-The default users are few, and what an audit costs is trials: each draws one report of every user on
-either dataset.
+The default number of users is small, because each trial draws one report of every user on both
+datasets.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class SmallHistogram(Small):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The options that every audit shares, as they were typed; checked by `audit.Effort`."""
+    """The options of every audit, as they were typed; `audit.Effort` checks them."""
 
     trials: Trials = None
     quick: Quick = False
@@ -168,7 +168,7 @@ def _audit(kind: str, spec: type[Spec]) -> Callable[..., None]:
 
 
 def _default(option: Parameter) -> Any:
-    """A small mechanism; what is not known to be small has to be said."""
+    """Default parameters of a small round; mechanisms without defaults need their options."""
     exact = get_args(option.annotation)[:1] == (Fraction,)
     return _SMALL.get(option.name, ONE_HALF if exact else option.default)
 

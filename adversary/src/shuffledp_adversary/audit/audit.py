@@ -1,10 +1,10 @@
-"""The audit of one mechanism: a measured lower bound on ε, held against what the accountant says.
+"""The audit of one mechanism: a measured lower bound on ε, compared with the accountant's ε.
 
 It can only refute. A bound above the claim means that the claim is false, or the sampler is not the
 certified one; a bound below it contradicts nothing, however far below it is. Some claims are tight,
-so that with a confidence of 0.95 a true one is called broken in a few runs of a hundred: what is
-meant seriously is asked with a higher confidence. The distance between bound and attained ε is the
-weakness of the test: too few trials for the rare outcomes that decide at a small δ.
+so that at a confidence of 0.95 a true one is reported as broken in a few of a hundred runs: use a
+higher confidence for a result to rely on. The distance between bound and attained ε is the weakness
+of the test: too few trials for the rare outcomes that decide at a small δ.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Effort:
         confidence: that a true claim is not called broken, above 0 and below 1.
         distance: how far the value changes; None for as far as the question covers.
         values: the changed user's two values instead; None for 0 and the distance.
-        local: look at one user's messages, as when every node is corrupt, and hold them against
-            ε_L.
+        local: audit one user's messages, as visible if every node is corrupt, against ε_L.
         one_by_one: draw by the clients' own code, a value at a time, instead of in bulk by the same
             law.
     """
@@ -68,15 +67,15 @@ class AuditReport:
     """A measurement, and the claim it is compared with.
 
     Attributes:
-        answer: what the accountant says about these parameters.
+        answer: the accountant's analysis of these parameters.
         pair: the two datasets.
         bound: the evidence; its ε are for the whole change.
         claimed: ε (nats; per unit under metric adjacency) that is audited, None where nothing
             finite is claimed.
-        claim: whose word `claimed` is.
+        claim: the source of `claimed`.
         seconds: of the whole audit.
         local: whether one user's own messages were audited.
-        notes: what a reader should know besides.
+        notes: further remarks for a reader.
     """
 
     answer: Guarantee
@@ -184,8 +183,8 @@ def audit(
         question: about one of the mechanisms that clients run, one round, all users honest.
         effort: trials, confidence and datasets.
         pool: where the sampler runs.
-        sampler: None for what the effort says; another one only to see whether the audit notices.
-        progress: told about trials.
+        sampler: None for the effort's; another one only to test that the audit detects it.
+        progress: called as trials are completed.
 
     Raises:
         UsageError: values outside the domain, or a distance that the question does not cover.

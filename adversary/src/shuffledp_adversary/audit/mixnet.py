@@ -1,12 +1,11 @@
 """The audit over real processes: nodes, broker, accountant and analyst, onions and all.
 
-Outcomes are what they publish.
+The outcomes are the published answers.
 
-A round takes the better part of a second, so that only a gross fault shows in the few rounds one
-has time for: noise that is missing, a value that is sent as it is, an answer that names its user.
-What it adds to the audit in process is that nothing is left out: the very parameters that the
-accountant calibrated, sampled by clients that checked the manifest, mixed by the nodes, published
-by the analyst.
+A round takes nearly a second, so there is time for few rounds, and only gross faults are found:
+missing noise, a value that is sent unchanged, an answer that identifies its user. Unlike the audit
+in one process, it includes everything: the very parameters that the accountant calibrated, sampled
+by clients that checked the manifest, mixed by the nodes, published by the analyst.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two neighbouring datasets, and what a published answer says about which of them it came from."""
+"""Two neighbouring datasets, and the evidence of a published answer for one or the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shuffledp_core.mechanisms import Answers, Mechanism
 class Neighbours:
     """User 0 holds `value` in one dataset and `changed` in the other.
 
-    `others` is what everybody else holds.
+    `others` are the values of all other users.
     """
 
     value: int
@@ -90,11 +90,11 @@ def outcomes(
 
 
 def rank_answers(answers: NDArray[np.float64], pair: Neighbours) -> NDArray[np.int64]:
-    """Equal whole numbers for equal answers, in the order of what they say about the change.
+    """Number the answers, equal ones equally, in the order of their evidence for the change.
 
-    A histogram says it by its estimate for the changed value less the one for the first value, a
-    sum by itself. So the tails of the order are sensible events, and the likelihood-ratio events
-    are as fine as the answers.
+    For a histogram the evidence is the estimate for the changed value minus that for the first
+    value; for a sum it is the sum. So the tails of the order are sensible events, and the
+    likelihood-ratio events are as fine as the answers.
     """
     statistic = (
         answers[:, 0]

@@ -1,11 +1,10 @@
 """Many rounds in process: the exact sampler for every user of every trial, spread over all cores.
 
-Nothing is resampled and nothing is drawn twice: each trial costs one draw for each user, on the
-operating system's randomness, in bulk or, where the clients' own code is asked for, by that, one
-value at a time. What is kept of a trial are the counts of its symbols, which is all that an honest
-shuffler leaves of it; of split values their sum, and that no more is left of them is proved and
-enumerated elsewhere (docs/accounting.md, Proposition S19). Where noise comes from nodes, one honest
-node adds its dummies to every trial.
+Trials are independent: each draws one report for each user from the operating system's randomness,
+in bulk or, on request, with the clients' own code, one value at a time. Only the counts of the
+symbols are kept, because an honest shuffler reveals nothing else. For split values only their sum
+is kept; docs/accounting.md, Proposition S19, proves that the shuffled pieces reveal nothing else.
+Where noise comes from nodes, one honest node adds its dummies to every trial.
 """
 
 from __future__ import annotations
@@ -61,12 +60,12 @@ def shuffled_counts(
         datasets: values inside the spec's domain, at least one user each.
         trials: independent rounds on each dataset, at least 1.
         pool: where the sampler runs.
-        sampler: `one_by_one` for the clients' own code; another one only to see whether an audit
-            notices.
-        progress: told about trials of all datasets together.
+        sampler: `one_by_one` for the clients' own code; any other only to test that an audit
+            detects it.
+        progress: called with the number of completed trials of all datasets together.
 
     Raises:
-        UsageError: a value outside the domain, or more trials than memory.
+        UsageError: a value outside the domain, or more trials than fit into memory.
     """
     if trials < 1 or trials * len(datasets) * spec.cells > _MOST_CELLS:
         most = _MOST_CELLS // (len(datasets) * spec.cells)

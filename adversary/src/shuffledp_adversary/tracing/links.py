@@ -1,9 +1,9 @@
 """Join of the logs of corrupt nodes by the ciphertexts they saw. Pure.
 
-An adversary trusts no index of another log: a record that left one node is looked up among the
-records that came in at the next log along the route, and at last on the public board. Where a node
-between them is honest, every record has lost a layer, so that nothing is found. Without its key one
-can still try whether it forgot to mix, so that each record stands where it stood before.
+Records are matched by their bytes, not by indices: a record that left one node is looked up among
+the records that came in at the next log along the route, and finally on the public board. If a node
+in between is honest, every record has lost a layer, so nothing is found. The adversary can still
+test whether that node forgot to mix, so that each record kept its position.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def find_rows(rows: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.i
 
 
 def _with_dummies(senders: NDArray[np.int64], log: CorruptLog) -> NDArray[np.int64]:
-    """Senders of a log's pool and behind it those of the node's dummies, which no user sent."""
+    """Senders of a log's pool, followed by -1 for the node's dummies, which no user sent."""
     return np.append(senders, np.full(log.header.dummies, NOBODY, dtype=np.int64))
 
 

@@ -1,4 +1,4 @@
-"""Tracing of one round with the logs of its corrupt nodes, and the success of it.
+"""Tracing of one round with the logs of its corrupt nodes, and its success rate.
 
 A round's folder holds the public documents and, of a round with corrupt nodes, their logs:
 
@@ -174,7 +174,7 @@ def trace_round(
     corrupt: Collection[int] | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> TraceResult:
-    """Join the logs, rebuilds each user's answer, and guess its value.
+    """Join the logs, rebuild each user's answer, and guess the value.
 
     Args:
         captured: what the adversary holds.

@@ -1,4 +1,4 @@
-"""Exchange: a mix node that repeats, replays, loses, exchanges or marks onions.
+"""Exchange: a mix node that repeats, replays, drops, replaces or marks onions.
 
 **What the adversary has.** One mix node, above all the entry node: it opens every user's envelope,
 so it knows whose inner onions are whose, though not what is in them. It may change its output as it
@@ -7,7 +7,7 @@ likes, and sign for it. It reads the published board. All its peers run the hone
 **What it does, and why that should work.** A mix hides only what goes through it once and
 unchanged.
 
-* *Repeat*: send a copy of the victim's onion along. Mixing keeps multiplicities, so the message
+* *Repeat*: add a copy of the victim's onion. Mixing keeps multiplicities, so the message
   that stands on the board three times is the victim's. *Replay* does it across rounds.
 * *Mark*: flip a bit of the victim's onion. Under a malleable cipher the change comes through all
   layers and shows.
@@ -129,9 +129,9 @@ def run_exchange(
 ) -> AttackReport:
     """Run every tampering in real rounds, and the unguarded ones in process.
 
-    Each position gets one real round; `trials` rounds are played in process.
+    Each position gets one real round; `trials` rounds are simulated in this process.
 
-    With `mix` "verified" the rounds are such, and nothing is played in process.
+    With `mix` "verified" the rounds are verified ones, and nothing is simulated.
 
     Args:
         trials: at least 1.
@@ -143,7 +143,7 @@ def run_exchange(
             user.
 
     Raises:
-        UsageError: a number is out of range, or of rounds that are mixed otherwise.
+        UsageError: a number is out of range, or applies only to the other kind of mixing.
         ShuffleDPError: the system did not start, or an honest part of it failed.
     """
     check_trials(trials, confidence, fewest=1)
@@ -299,7 +299,7 @@ def _isolation_finding(what: str, seen: Observation) -> Finding:
 
 
 def _at_the_door(refusals: dict[str, str | None]) -> list[Finding]:
-    """Finding at an honest entry node: only the very same submission gets a receipt again."""
+    """Finding at an honest entry node: only an identical submission gets a receipt again."""
     foreign = {what: error for what, error in refusals.items() if what != AGAIN}
     note = "; ".join(f"{what}: {error}" for what, error in foreign.items())
     refused = sum(error is not None for error in foreign.values()) / len(foreign)
@@ -370,7 +370,7 @@ def _count(
     defended: bool,
     note: str = "",
 ) -> Finding:
-    """Finding about a counted number: its interval is the number itself."""
+    """Finding with a counted number, whose interval is the number itself."""
     return Finding(
         scenario, quantity, claim, measured, measured, measured, trials, defended, note=note
     )

@@ -90,7 +90,7 @@ class CulpritsObservation:
 
 
 def counts(users: int, culprits: str) -> tuple[int, ...]:
-    """The numbers of culprits that are asked for.
+    """Parse the requested numbers of culprits.
 
     Raises `UsageError` unless each leaves enough honest users.
     """
@@ -154,7 +154,7 @@ async def _send(played: TamperedRound, submissions: Sequence[PreparedSubmission]
 
 
 async def named_in(played: TamperedRound, signed: Signed) -> set[str]:
-    """Everybody whom the published history names; after it was checked, as anybody would."""
+    """The users whom the published history names, after verifying it as anyone can."""
     deployment = played.system.deployment
     opened = OpenedRound(played.round_id, played.announcement)
     report = make_report(deployment, opened, signed, read_result(deployment, signed), {})

@@ -90,7 +90,7 @@ async def knock(system: LocalSystem) -> tuple[dict[str, str | None], Observation
 async def _require_refused(tampered: TamperedRound) -> None:
     """Check that another honest user is refused and holds no receipt.
 
-    The round is full or over.
+    The round is full or has ended.
     """
     if await _refusal(tampered, tampered.prepare(1, tampered.enrolment)[0]) is None:
         raise ValueError("a user got in who should have been turned away")
@@ -105,7 +105,7 @@ async def _refusal(tampered: TamperedRound, submission: PreparedSubmission) -> s
 
 
 def _claim_stolen(tampered: TamperedRound, thief: Member, envelope: bytes) -> PreparedSubmission:
-    """Submission of somebody else's envelope under the thief's own credential and claim."""
+    """A submission of another user's envelope under the thief's own credential and claim."""
     identity = thief.identity()
     claim = SubmissionClaim(
         round_id=tampered.round_id, credential=identity.name, envelope_digest=digest(envelope)

@@ -69,7 +69,7 @@ def mixing_of(live: LiveRound) -> MixTerms:
 
 
 def leave_broken_dummies(live: LiveRound, identity: Identity) -> None:
-    """Carry out the order `BREAK`, once a round: what the node's own code then finds and sends."""
+    """Carry out the order `BREAK` once per round: leave broken dummies for the node to send."""
     if live.folder.dummies.exists():
         return
     mixing = mixing_of(live)
@@ -110,7 +110,7 @@ def records_of_last_node(live: LiveRound, records: list[bytes]) -> list[bytes]:
 
 
 def forged_batch(live: LiveRound, identity: Identity, header: BatchHeader) -> BatchHeader:
-    """Carry out the order `FORGE`: list and mix dummies of its own for the last node's."""
+    """Carry out the order `FORGE`: list and mix its own dummies instead of the last node's."""
     mixing = mixing_of(live)
     claims, records = read_spool(live)
     honest = list(listed_dummies(live, claims).values())

@@ -135,7 +135,7 @@ class ClaimObservation:
 def run_mixproof(users: int, culprits: str, tamperings: int) -> AttackReport:
     """Run every tampering at each position in real verified rounds, and users who cheat.
 
-    Then random ones, by a node at each position and by a user.
+    Then run random ones, by a node at each position and by a user.
 
     Args:
         users: of each round with users who cheat.

@@ -1,7 +1,7 @@
 """A malicious node of a verified round: the output that replaces its honest output.
 
 It has the secrets of its own position, so that the messages it makes up decrypt at every later
-node, and it signs list and header again. It cannot prove a sum that is not its keys'.
+node, and it signs list and header again. It cannot prove a false sum of keys.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class MixproofPool(Pool):
     mixing: MixTerms | None = None
 
     def forge(self, symbol: int) -> bytes:
-        """See `Pool.forge`: it opens at every party behind this node."""
+        """See `Pool.forge`: the record decrypts at every later party."""
         terms = self.mixing
         if terms is None:
             raise ValueError("a verified round has its terms")
@@ -91,7 +91,7 @@ def tampered_batch(
 ) -> BatchHeader:
     """Change `live.folder.outgoing` as ordered; the header of what is then sent.
 
-    `leave` gets what was made up.
+    `leave` receives the messages that were made up.
     """
     if order not in KNOWN | dummies.ORDERS:
         raise ValueError(f"no verified round is tampered with by {order!r}")
@@ -115,7 +115,7 @@ def exchanged_batch(
     leave: Callable[[list[bytes]], None],
     victim: Callable[[LiveRound, list[bytes]], list[bytes]] | None = None,
 ) -> BatchHeader:
-    """Send what `tamper` makes of the honest output, under a newly signed header.
+    """Replace the honest output by the result of `tamper`, under a newly signed header.
 
     `victim` chooses the attacked records; None: those of a user. See `tampered_batch`.
     """

@@ -43,7 +43,7 @@ behind it.
 
 @dataclass(frozen=True)
 class Orders:
-    """A folder through which the adversary's processes communicate."""
+    """The adversary's orders to its node, as files in a folder that its processes share."""
 
     folder: Path
 
@@ -68,7 +68,7 @@ class Orders:
             write_atomic(self.folder / "order", order.encode())
 
     def let_in(self, enrolment_key: bytes) -> None:
-        """Name the adversary's own enrolment key: holders of its credentials are accomplices."""
+        """Set the adversary's enrolment key, whose credentials are admitted as accomplices."""
         make_folder(self.folder)
         (self.folder / "accomplices").write_bytes(enrolment_key)
 
@@ -151,9 +151,9 @@ class TamperingWork(RoundPipeline):
         return await in_thread(tampered_batch, live, self.identity, roster, header, order, leave)
 
     async def tamper(self, pool: Pool) -> list[bytes] | None:
-        """Records that the node sends in place of its honest output.
+        """The records that the node sends instead of its honest output.
 
-        None for that output itself.
+        None to send the honest output.
         """
         order = self.orders.order
         return None if order is None else TAMPERINGS[order](pool)

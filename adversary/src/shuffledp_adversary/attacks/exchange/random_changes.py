@@ -1,6 +1,6 @@
 """Random changes of the data of a verified round's parties.
 
-Any field, any bit, and records that keep the sum of the keys.
+They change any field or bit, or records while keeping the sum of their keys.
 """
 
 from __future__ import annotations

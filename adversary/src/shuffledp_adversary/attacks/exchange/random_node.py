@@ -60,7 +60,7 @@ _AGAIN: Final = 0.8
 
 
 class RandomCheat:
-    """One round's deviation, drawn by a number that the adversary chose."""
+    """One round's deviation, drawn from a seed that the adversary chose."""
 
     def __init__(self, live: LiveRound, identity: Identity, roster: Roster, seed: str) -> None:
         self._live, self._identity, self._roster = live, identity, roster
@@ -85,7 +85,7 @@ class RandomCheat:
     def accuse(self) -> None:
         """Leave an accusation of a record that opens where an honest node leaves its own.
 
-        Before it mixes.
+        It happens before the node mixes.
         """
         if self.where != "accusation" or self._live.folder.accusation.exists():
             return
@@ -101,7 +101,7 @@ class RandomCheat:
         return accused if self._draw.random() < 1 - _AGAIN else change_field(accused, self._draw)
 
     def output(self, header: BatchHeader) -> BatchHeader:
-        """Change what it sends; the header of that."""
+        """Change the output; returns the header of the changed output."""
         length = header.history if isinstance(header.history, int) else 0
         data = self._live.folder.outgoing.read_bytes()
         width = self._mixing.record_bytes(header.position)
@@ -186,7 +186,7 @@ class RandomCheat:
     # -------------------------------------------------- what it answers
 
     def answer(self, honest: bytes) -> bytes:
-        """Change one thing in an honest answer, and signs that as its own."""
+        """Change one thing in an honest answer, and sign the changed answer."""
         if self.where != "answer":
             return honest
         inquiry = unpack_document(honest, Inquiry)

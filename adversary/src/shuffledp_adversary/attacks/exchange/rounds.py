@@ -217,10 +217,10 @@ async def _play(system: LocalSystem, position: int) -> tuple[TamperedRound, Sign
 def suspects(
     shown: Sequence[bytes], own_messages: Sequence[bytes], earlier: Collection[bytes] = ()
 ) -> set[bytes]:
-    """Messages on a board that the adversary has reason to take for the victim's.
+    """Messages on a board that may be the victim's, as far as the adversary can tell.
 
-    A message that stands there more than once, or stood on an earlier board, is one that was
-    repeated on purpose; where there is none, it is any that the adversary did not make up itself.
+    These are messages that are on the board more than once or were on an earlier board, because the
+    adversary repeated them; if there are none, all messages that it did not make up.
 
     Args:
         shown: the board.
@@ -280,6 +280,6 @@ async def charge_of(system: System, round_id: str) -> str:
 
 
 def _stopped_by(result: Result, position: int) -> str:
-    """The node that refused by the analyst's word; else the analyst itself."""
+    """The node that stopped the round, according to the analyst; otherwise the analyst itself."""
     named, colon, _ = (result.reason or "").partition(": ")
     return named if colon and named in ROUTES[position] else ANALYST

@@ -72,9 +72,9 @@ class Pool:
 
 
 def copy(pool: Pool) -> list[bytes]:
-    """Repeat one onion of the victim in the places of others.
+    """Replace other onions by copies of one of the victim's.
 
-    On the board it shows by its multiplicity.
+    The adversary recognises it on the board by its multiplicity.
     """
     return pool.replace(pool.others()[: COPIES - 1], lambda: pool.victim[0])
 
@@ -126,7 +126,7 @@ def shrink(pool: Pool) -> list[bytes]:
 
 
 def grow(pool: Pool) -> list[bytes]:
-    """Add the records of a user that never was."""
+    """Add the records of a user who does not exist."""
     return pool.records + [pool.forge(0) for _ in range(pool.geometry.messages_per_user)]
 
 
@@ -144,7 +144,7 @@ def alter(pool: Pool) -> list[bytes]:
 
 
 def double(pool: Pool) -> list[bytes]:
-    """As `copy`, by the last node, with a plain message that it reads.
+    """`copy` at the last node, with a plain message that it can read.
 
     `ValueError` anywhere else.
     """
