@@ -105,7 +105,7 @@ class FinishedRound:
         keys: roster and root key by file name, to verify the documents by later.
         evidence: folder with the documents, the board and the corrupt nodes' logs; None without
             corrupt nodes.
-        lost: the error that prevented the evidence, if any; the answer stands all the same.
+        lost: the error that prevented the evidence, if any; the answer is still valid.
     """
 
     report: RoundReport
@@ -120,8 +120,8 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
     Leaves no process behind.
 
     Raises:
-        OutputError: `options.out` cannot be written; before anything is started, or after the
-            answer is out.
+        OutputError: `options.out` cannot be written, before anything is started or after the answer
+            is printed.
         ShuffleDPError: whatever ended the round.
     """
     names = MECHANISMS[options.mechanism].answers is Answers.HISTOGRAM
@@ -192,9 +192,9 @@ def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Pat
 
 
 def _tracer() -> Callable[[Path], TraceOutcome]:
-    """The attack with a round's evidence, from an installed package above this one.
+    """The attack on a round's evidence, from an installed package that depends on this one.
 
-    The adversary's package depends on this one.
+    It is the adversary's package, so it cannot be imported here directly.
     """
     for entry_point in entry_points(group="shuffledp.tracers"):
         tracer: Callable[[Path], TraceOutcome] = entry_point.load()
@@ -310,9 +310,9 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
 
 
 def _budget(options: DemoOptions) -> LocalBudget:
-    """A budget that no round exceeds: a system that plays a single round needs none.
+    """A budget that no round exceeds, for a system that runs a single round.
 
-    What a round costs the ledger may be far from its target: under metric adjacency with a smaller
-    `max_distance` it is the cost of a change across the whole domain.
+    The cost that the ledger charges may be far above the round's target: under metric adjacency
+    with a smaller `max_distance` it is the cost of a change across the whole domain.
     """
     return LocalBudget(epsilon=NO_LIMIT, delta=options.delta)

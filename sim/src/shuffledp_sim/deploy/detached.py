@@ -1,7 +1,7 @@
 """A process that outlives its parent, and is found again by a lock that it holds while it runs.
 
-A process id in a file may be another process tomorrow. Here the file is locked, too, through a
-descriptor that the process inherits: while the lock is taken, the id is right.
+A process id in a file may later belong to another process. So the file is also locked, through a
+descriptor that the process inherits: while the lock is held, the id is right.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class DetachedProcess:
 
 
 def _exists(pid: int | None) -> bool:
-    """True if a process has this id: then its group may be a stranger's."""
+    """True if a process has this id, so that its process group may belong to someone else."""
     if pid is None:
         return False
     try:

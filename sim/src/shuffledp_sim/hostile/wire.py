@@ -60,13 +60,13 @@ def _length(number: int) -> bytes:
 class RawCaller:
     """One connection with the TLS key in `keys`, and any number of calls on it.
 
-    It answers pings and reads on.
+    It answers pings and keeps reading.
 
     Args:
         party: the party to call.
         keys: folder with a TLS key of the deployment; every device has one.
         roster: names the authority that the party is checked against.
-        window: number of bytes of every answer that are let in; 0: none.
+        window: number of bytes of every answer to accept; 0: none.
         source: the address to call from.
     """
 
@@ -130,7 +130,7 @@ class RawCaller:
         return stream
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
-        """Sends bytes of a call, as soon as the other side lets them in.
+        """Send bytes of a call, as soon as the other side's window admits them.
 
         `end` ends the request with them.
         """
@@ -140,7 +140,7 @@ class RawCaller:
         self._flush()
 
     async def drain(self) -> None:
-        """Waits until the bytes that are let in are nearly written.
+        """Wait until the bytes that the window admits are nearly written.
 
         Raises `OSError` for a lost connection.
         """

@@ -2,9 +2,10 @@
 
 They fit the keys of one round and no other.
 
-Sealing costs a user's device milliseconds, but a machine that plays thousands of users all of its
-cores for a while: a test that sealed while users arrive would measure the sealing. Records lie one
-after the other in one file and are read one by one, so that memory does not grow with the corpus.
+Sealing takes a user's device milliseconds, but a machine that simulates thousands of users needs
+all its cores for it: a test that seals while users arrive would measure the sealing. Records lie
+one after the other in one file and are read one by one, so that memory does not grow with the
+corpus.
 
     corpus.json     round id, number of users, geometry
     offsets.npy     uint64, shape (users + 1,): where each record begins

@@ -72,7 +72,7 @@ class LoadMeasurements:
         timeline: of every user.
         calls: of every user.
         handshakes: seconds, shape (connections,).
-        established: connections that stood, by the kernel's count.
+        established: established connections, by the kernel's count.
         before: resources that driver and entry node had used when the arrivals began.
         after: the same when they were over.
     """
@@ -104,7 +104,7 @@ class LoadReport:
         refused: users who were refused, by the name of the error.
         unanswered: users who got no answer, however often they asked: connection lost, the deadline
             of a call, or a server with more calls waiting than it keeps.
-        unanswered_reasons: the same by what gRPC said last.
+        unanswered_reasons: the same by gRPC's last status.
         calls: of all users; accepted + refused + unanswered calls.
         unanswered_calls: those without an answer, by status code. Most users ask again and
             are accepted.
@@ -119,7 +119,7 @@ class LoadReport:
         rate: offered rate that was asked for.
         started_rate: at which the driver really started users.
         accepted_rate: receipts a second, from the beginning of the arrivals to the last receipt.
-        established: connections that stood, by the kernel's count.
+        established: established connections, by the kernel's count.
         pre_sealed: always true: submissions are sealed before the arrivals begin.
         peak_bytes: largest memory of each process and its workers over the whole round.
         collecting_bytes: that of the entry node until the last answer.

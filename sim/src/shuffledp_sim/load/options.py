@@ -43,7 +43,7 @@ class LoadOptions:
         corpus: folder for the sealed submissions; None: a temporary one.
         metrics: URL of the entry node's metrics page, for its memory; None: unknown, but on a
             system of its own.
-        leave_open: somebody else closes the round; for several drivers in one round.
+        leave_open: whether to leave the round open, because another of several drivers closes it.
         nodes: of the system of its own.
     """
 

@@ -142,7 +142,7 @@ class LoadTest:
     async def run(self) -> LoadOutcome:
         """Opens or finds the round and runs the test.
 
-        Its own round is given up when the test cannot go on.
+        If the test cannot continue, a round that it opened is aborted.
         """
         async with control_of(self._system.deployment) as control:
             with self._clock.stage("open"):
@@ -261,7 +261,7 @@ class Users:
 
     Args:
         connections: which the users share.
-        corpus: of at least as many submissions as users are played.
+        corpus: of at least as many submissions as there are users.
         backoff: attempts and pauses of a user.
 
     Attributes:

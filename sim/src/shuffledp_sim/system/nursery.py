@@ -1,14 +1,13 @@
-"""Processes forked from one that has imported what they need.
+"""A process that has imported everything, and forks the parties' processes.
 
 `python -m shuffledp_sim.system.nursery SOCKET`.
 
-Importing is nearly all that a party's start costs, and a system on one machine has six parties. The
-nursery imports for all of them, once, and is then told which command line to run: it forks, and the
-child runs that module as `python -m` would. It has no thread, no event loop and no gRPC channel at
-any time, so that a fork copies none.
+Most of a party's start is importing, and a system on one machine has six parties. The nursery
+imports for all of them once. For each command line that it receives it forks, and the child runs
+the module as `python -m` would. It has no thread, no event loop and no gRPC channel at any time, so
+that a fork copies none.
 
-The nursery ends when its socket does. Its children are told to end when the nursery dies, in
-whatever way.
+The nursery ends when its socket does. When the nursery dies, for any reason, its children end.
 """
 
 from __future__ import annotations
@@ -65,17 +64,17 @@ class ForkedProcess:
         os.close(self._descriptor)
 
     def wait(self, seconds: float | None) -> bool:
-        """Waits for its end, at most so long; None: as long as it takes. Whether it has ended."""
+        """Wait for its end, at most this many seconds (None: no limit); True if it has ended."""
         return bool(select.select([self._descriptor], [], [], seconds)[0])
 
     def kill(self) -> None:
-        """SIGKILL to it alone."""
+        """Send SIGKILL to this process only."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
 
 class Nursery:
-    """A nursery of this process, from `begin` to `close`; what it says goes to the file `log`."""
+    """A nursery of this process, from `begin` to `close`; its output goes to the file `log`."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -199,7 +198,7 @@ def _serve(connection: socket.socket) -> list[str] | None:
 
 
 def _become(log: Path, nursery: int) -> None:
-    """Makes the child what a new process would be: its own group, signals, log, and randomness."""
+    """Give the child what a new process has: its own group, signals, log, and randomness."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})

@@ -51,7 +51,7 @@ class RayNode:
         return True
 
     def raylet(self) -> int | None:
-        """The process that is this machine to the others; None when it is not there."""
+        """The raylet, which represents this machine in the cluster; None if it is not running."""
         with contextlib.suppress(FileNotFoundError):
             for pid in (
                 Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
@@ -117,7 +117,7 @@ class RayCluster:
         write_new(self.token, secrets.token_hex(32).encode())
 
     def engine(self, **changes: Any) -> EngineConfig:
-        """What a node's configuration says of this cluster."""
+        """The table `[engine]` of a node's configuration for this cluster."""
         fields: dict[str, Any] = {
             "token": self.token,
             "certificate": self.folder / "tls" / "tls.pem",
@@ -133,7 +133,7 @@ class RayCluster:
         return EngineConfig(**(fields | changes))
 
     def start_missing(self) -> None:
-        """Starts what is not there."""
+        """Start missing processes."""
         if self.head is None or self.head.process.poll() is not None:
             self.close()
             port = self.address.rpartition(":")[2]

@@ -209,7 +209,7 @@ async def new_rounds(system: System) -> AsyncGenerator[CheckedRound, None]:
                             analyst, verified.round_id
                         )
                     except ShuffleDPError as error:
-                        structlog.get_logger().debug("announcement passed over", reason=str(error))
+                        structlog.get_logger().debug("announcement skipped", reason=str(error))
                         continue
                     announced.add(verified.round_id)
                     if fresh:
