@@ -1,4 +1,4 @@
-"""Generate what the instructor's documents say about the checks.
+"""Generate the parts of the instructor's documents that describe the checks.
 
 `python labs/evidence/instructor_pages.py` writes the table of checks and wrong programs into the
 instructor.md of each lab, and the report of mutation testing into `labs/evidence/README.md`.
@@ -45,7 +45,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def checks_table(lab: Lab) -> str:
-    """The checks of a lab, the property that each asks for, and the wrong programs that lose it."""
+    """The checks of a lab, the property that each tests, and the wrong programs that fail it."""
     programs = list(wrong_programs(f"{lab.number:02}"))
     lines = [
         "## What each check catches",

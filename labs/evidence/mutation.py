@@ -220,7 +220,7 @@ def _run_alone(lab: Lab, check: Check, work: Path) -> Any:
 
 
 def test_survivors(number: int, outcome: dict[str, Any]) -> dict[str, Any]:
-    """Try the changes again that survived; the new outcome.
+    """Test the surviving changes again; returns the new outcome.
 
     Raises:
         ValueError: the solution is not the one that was tested.
@@ -253,7 +253,7 @@ def test_solution(number: int, most: int, seed: int) -> dict[str, Any]:
 
 
 def try_changes(number: int, changes: Sequence[Change]) -> tuple[Counter[str], list[str]]:
-    """How many changes each check notices, and the names of those that survive."""
+    """The number of changes that each check notices, and the names of those that survive."""
     tester = Tester(number)
     noticed = Counter[str]()
     survivors = []

@@ -51,7 +51,7 @@ class LabRun:
         draws: the instance.
         student: for the result.
         nonce: for the result.
-        selects: whether a check is asked for; what it needs is run with it.
+        selects: predicate that selects checks; those that they need are run as well.
     """
 
     lab: Lab
@@ -108,7 +108,7 @@ def _digest(work: Path) -> str:
 
 
 def names_to_run(run: LabRun) -> set[str]:
-    """Names of the checks that are asked for, with all that they need.
+    """Names of the selected checks and of all checks that they need.
 
     Raises:
         LabUsageError: there is no such step.

@@ -8,7 +8,7 @@ from shuffledp_core.errors import ShuffleDPError
 
 
 class LabError(ShuffleDPError):
-    """A lab cannot go on; the message says what to do."""
+    """A lab cannot continue; the message says what to do."""
 
 
 class LabUsageError(LabError):
@@ -59,7 +59,7 @@ class StudentTimeout(StudentFault):
 
 
 class StudentCrash(StudentFault):
-    """The student's process ended, was ended for what it took, or wrote into the grader's pipe."""
+    """The student's process died, exceeded a limit, or wrote into the grader's pipe."""
 
 
 class BadAnswer(StudentFault):
@@ -74,8 +74,8 @@ class RandomnessElsewhere(StudentFault):
 
 
 class TooWide(StudentFault):
-    """A draw from too many values to walk its branches, most often a float in disguise."""
+    """A draw from too many values to enumerate its branches, usually a converted float."""
 
 
 class TooLarge(StudentFault):
-    """The program has more branches than may be walked."""
+    """The program has more branches than may be enumerated."""

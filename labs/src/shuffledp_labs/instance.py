@@ -37,7 +37,7 @@ class Draws:
         self._integers = RandomIntegers(self._next_bytes)
 
     def child(self, label: str) -> Draws:
-        """A stream of its own, the same for the same label."""
+        """A separate stream of draws, determined by the label."""
         return Draws(hmac.digest(self._seed, b"child\0" + label.encode(), "sha256"))
 
     def below(self, n: int) -> int:
@@ -55,11 +55,11 @@ class Draws:
         return Fraction(self.integer(int(first), int(last)), denominator)
 
     def choice(self, of: Sequence[T]) -> T:
-        """One of them."""
+        """One of the items, uniformly."""
         return of[self.below(len(of))]
 
     def permute(self, of: Sequence[T]) -> list[T]:
-        """All of them in a uniform order."""
+        """All items in a uniformly random order."""
         order = list(of)
         for last in range(len(order) - 1, 0, -1):
             other = self.below(last + 1)
@@ -67,7 +67,7 @@ class Draws:
         return order
 
     def sample(self, of: Sequence[T], k: int) -> list[T]:
-        """`k` different ones of them, in a uniform order."""
+        """`k` different items, in a uniformly random order."""
         if not 0 <= k <= len(of):
             raise ValueError(f"cannot draw {k} of {len(of)}")
         return self.permute(of)[:k]

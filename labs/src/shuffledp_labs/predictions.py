@@ -1,4 +1,4 @@
-"""The prediction that comes before the first run: any counts, and it is kept as it was."""
+"""Predictions before the first run: any answer gives points, and later changes do not count."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def predictions_of(lab: Lab, folder: Path) -> dict[str, Any]:
 
 
 def prediction_points(lab: Lab, folder: Path) -> int:
-    """All points or none: any answer counts, and every question wants one."""
+    """All points if every question has an answer, right or wrong; otherwise none."""
     answers = predictions_of(lab, folder)
     return (
         PREDICTION_POINTS
@@ -134,7 +134,7 @@ def read_valid_answers(folder: Path, lab: Lab) -> dict[str, Any]:
 
 
 def _with_leading_zeros(text: str) -> str:
-    """With 0.15 for .15, which TOML does not have and the handouts do."""
+    """Write .15 as 0.15, since TOML does not allow the handouts' form."""
     return re.sub(r"(?m)^(\s*[\w-]+\s*=\s*[+-]?)(?=\.\d)", r"\g<1>0", text)
 
 

@@ -1,4 +1,4 @@
-"""A student's return value in words that fit into a message."""
+"""Formatting of a student's return value for messages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ MOST: Final = 60
 
 
 def short(value: object) -> str:
-    """The value as Python writes it, cut.
+    """The value's `repr`, truncated.
 
-    Its type where it cannot be written, as an integer of a million digits.
+    If it has none, as an integer of a million digits, its type.
     """
     try:
         text = repr(value)

@@ -1,6 +1,7 @@
 """The checks of lab 1.
 
-Laws and expectations are compared in rationals: no bias is too small to be seen.
+Distributions and expectations are compared as rationals, so that no bias is too small to be
+detected.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _compare(attempt: CheckAttempt, spec: Spec, value: int) -> None:
 
 
 def others_are_refused(attempt: CheckAttempt) -> str:
-    """Values outside the domain."""
+    """Check that values outside the domain are refused."""
     for kind in KINDS:
         spec = draw_spec(attempt.draws, kind)
         for value in (-1, len(domain(spec)), len(domain(spec)) + attempt.draws.integer(1, 1000)):
@@ -101,7 +102,7 @@ def others_are_refused(attempt: CheckAttempt) -> str:
 
 
 def estimate_is_unbiased(attempt: CheckAttempt) -> str:
-    """The expectation over everything that can happen."""
+    """Check the exact expectation of the estimate over all outcomes."""
     seen = 0
     for kind in attempt.draws.permute(KINDS):
         spec = draw_spec(attempt.draws, kind)
@@ -139,7 +140,7 @@ def _number(value: Any, function: str) -> Fraction:
 
 
 def interval_covers(attempt: CheckAttempt) -> str:
-    """Coverage over everything that can happen, and the width for many people."""
+    """Check the exact coverage over all outcomes, and the width for many people."""
     least = 1.0
     for kind in attempt.draws.permute(KINDS):
         spec = draw_spec(attempt.draws, kind, LOW, HIGH)
@@ -233,7 +234,7 @@ def guess_is_bayes(attempt: CheckAttempt) -> str:
 def _prior(draws: Draws, spec: Spec) -> list[Fraction]:
     """Draw a prior without ties that makes the Bayes guess necessary.
 
-    Neither the answer alone nor the prior alone always names the likeliest value.
+    Under it neither the answer alone nor the prior alone always determines the most likely value.
     """
     size = len(domain(spec))
     flat = [Fraction(1, size)] * size

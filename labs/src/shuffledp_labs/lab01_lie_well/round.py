@@ -44,7 +44,7 @@ def plan_of(system: LocalSystem, symbols: int) -> RoundPlan:
 
 
 async def play_round(attempt: CheckAttempt) -> str:
-    """Plays the round; says what was published."""
+    """Run the round; returns a sentence about what was published."""
     symbols = attempt.draws.integer(3, 5)
     values = [attempt.draws.below(symbols) for _ in range(PEOPLE)]
     attempt.progress("starting three mix nodes, an analyst and an accountant")
@@ -80,10 +80,10 @@ def _spec(small_round: SmallRound) -> Spec:
 
 
 def answers_of(attempt: CheckAttempt, spec: Spec, values: list[int]) -> list[int]:
-    """Everybody's answer, each compared with what the same coins lead to when the law is walked.
+    """All answers, each compared with the result of the same coins in the enumeration of the law.
 
     Raises:
-        CheckFailure: an answer is no symbol, or another one than the same coins led to in the walk.
+        CheckFailure: an answer is no symbol, or differs from the result of the same coins there.
     """
     walked = _transcripts(attempt, spec, set(values))
     answers = []
@@ -111,7 +111,7 @@ def answers_of(attempt: CheckAttempt, spec: Spec, values: list[int]) -> list[int
 def _transcripts(
     attempt: CheckAttempt, spec: Spec, values: set[int]
 ) -> dict[int, dict[Transcript, int]]:
-    """For each value, the result of every sequence of coins, walked in another process."""
+    """For each value, the result of every sequence of coins, enumerated in another process."""
     with (
         scratch_folder() as scratch,
         StudentProgram(attempt.file, scratch, until=attempt.program.until) as other,

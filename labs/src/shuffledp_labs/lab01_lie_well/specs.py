@@ -47,7 +47,7 @@ def answers(spec: Spec) -> range:
 
 
 def law(spec: Spec, value: int) -> Law:
-    """The law of the answer of somebody who holds `value`."""
+    """The distribution of the answer of a person who holds `value`."""
     blanket: Fraction = spec["blanket"]
     if spec["mechanism"] == "krr":
         return {
@@ -85,7 +85,7 @@ def hoeffding(spec: Spec, people: int) -> float:
 
 
 def outcomes(spec: Spec, values: Sequence[int]) -> list[tuple[tuple[int, ...], Fraction]]:
-    """Everything that people with these values can answer together, with its probability."""
+    """All combinations of answers of people with these values, with their probabilities."""
     laws = [law(spec, value) for value in values]
     return [
         (

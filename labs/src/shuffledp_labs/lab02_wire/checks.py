@@ -41,7 +41,7 @@ def check_read(attempt: CheckAttempt) -> str:
 
 
 def check_claims(attempt: CheckAttempt) -> str:
-    """E-claims: equal lengths, and nothing said about anybody."""
+    """E-claims: with equal lengths, no client's answer is claimed."""
     for number, suite in enumerate(("sealed-box", "hpke", "hpke-mlkem768-x25519")):
         recording = instances.all_alike(
             attempt.draws.child(f"alike {number}"), suite, 2 + attempt.draws.below(2)
@@ -129,7 +129,7 @@ def encoded_by(
 
 
 def _limit_requests(random: Callable[[int], bytes]) -> Callable[..., bytes]:
-    """Bytes for the student, of whom also what it asks for comes."""
+    """The random bytes for the student's code, with a limit on the number of requests."""
 
     def give(*arguments: Any) -> bytes:
         if (
@@ -212,7 +212,7 @@ def _check_refusal(attempt: CheckAttempt, title: str, function: str, *arguments:
 
 
 class _Stream:
-    """Bytes for the student that can be given again, one of them changed."""
+    """Random bytes for the student's code that can be replayed with one byte changed."""
 
     def __init__(self, material: bytes, flipped: int | None = None) -> None:
         changed = bytearray(material)
@@ -233,7 +233,7 @@ SPARE = 64
 
 
 def check_tags(attempt: CheckAttempt) -> str:
-    """C-tags: every tag rests on sixteen fresh bytes of its own, and on nothing else."""
+    """C-tags: every tag depends on sixteen fresh bytes of its own, and on nothing else."""
     messages, answer = 3, 1 + attempt.draws.below(2)
     material = attempt.draws.bytes(4 * TAG_BYTES * messages)
     stream = _Stream(material)
@@ -317,7 +317,7 @@ def _tags(encoded: list[bytes]) -> list[bytes]:
 
 
 def check_far(attempt: CheckAttempt) -> str:
-    """D-far: which of two values the one user holds, where a round tells."""
+    """D-far: the value that the one user holds, in rounds that reveal it."""
     boards = [
         instances.telling_numbers(attempt.draws.child(f"numbers {number}")) for number in range(30)
     ]
@@ -339,14 +339,15 @@ def check_far(attempt: CheckAttempt) -> str:
 
 
 def check_silence(attempt: CheckAttempt) -> str:
-    """D-silence: None where the best rule would hardly be better than a coin."""
+    """D-silence: None in rounds where the best rule is hardly better than a coin."""
     makers = (instances.silent_bits, instances.silent_numbers, instances.silent_few_bits)
     boards = [makers[number % 3](attempt.draws.child(f"silent {number}")) for number in range(10)]
     for board in boards:
         if _ask_far_user(attempt, board) is not None:
             raise CheckFailure(
-                f"'cannot tell' is an answer, {board.title}: you claimed to know; compare how far "
-                "the user is out with the noise of all that is looked at: see the handout, step D"
+                f"{board.title}: no rule can tell the two values apart here, but you named one; "
+                "return None. Compare the user's distance with the noise in all that you look at: "
+                "see the handout, step D"
             )
     return (
         f"{len(boards)} rounds that cannot tell: nothing claimed; the first: "
@@ -355,7 +356,7 @@ def check_silence(attempt: CheckAttempt) -> str:
 
 
 def _describe_board(board: ShuffledBoard) -> str:
-    """A round in numbers: the student's explanation needs one that tells, and one that does not."""
+    """A round in numbers; an explanation needs one that reveals the value and one that hides it."""
     shown, value = (
         ("largest number", max(board.board))
         if board.public["shuffled"] == "numbers"

@@ -1,6 +1,6 @@
 """A proxy in front of a node: records what an observer on the path sees.
 
-For each connection that is the caller and the number of bytes.
+It records the caller and the number of bytes of each connection.
 
 It cannot read what it forwards: the connection is TLS from the client to the node.
 """
@@ -32,8 +32,8 @@ class Proxy:
     Use as an async context manager.
 
     Attributes:
-        caller: whose the connections are that come from now on. A real observer reads the caller's
-            address; on one machine all callers have the same, so that it is told.
+        caller: name of the caller of later connections. A real observer reads the caller's address;
+            on one machine all addresses are equal, so the name is set here.
         flows: every connection so far.
     """
 

@@ -54,7 +54,7 @@ class WatchedRound:
         missing: messages of the users that are not on the board once and unchanged.
         answers: what each client gave, by name.
         flows: (client, bytes) of each client's connections, as the proxy counted them.
-        wire: what everybody knows of the round's lengths.
+        wire: the public lengths of the round.
     """
 
     published: bool
@@ -68,7 +68,7 @@ class WatchedRound:
 def check_round(attempt: CheckAttempt) -> str:
     """E-round: a real round of forty users.
 
-    Published, every message found, and nothing claimed about anybody.
+    It must be published, with every message found and no claim about any user.
     """
     attempt.progress(f"starting three nodes, analyst and accountant for {USERS} users")
     watched = asyncio.run(
@@ -151,7 +151,7 @@ def _answers(verified: CheckedRound, users: int, draws: Draws) -> dict[str, int]
 async def _send_all(
     played: SmallRound, proxy: Proxy, answers: dict[str, int], encode: Encode
 ) -> list[bytes]:
-    """Sends everybody's messages, one client after another, and gives them."""
+    """Send all users' messages, one client after another; returns the messages."""
     sent: list[bytes] = []
     for (client, answer), member in zip(answers.items(), played.members(len(answers)), strict=True):
         messages = encode(answer, played.verified.geometry.messages_per_user)

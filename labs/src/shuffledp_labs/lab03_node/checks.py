@@ -1,6 +1,6 @@
-"""The checks of lab 3, steps B and C: a student's node is a function, and its law is walked.
+"""The checks of lab 3, steps B and C: a student's node is a function whose law is enumerated.
 
-D and E: `joining`.
+Steps D and E are in `joining`.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def handles_repeats(attempt: CheckAttempt) -> str:
 
 
 def handles_damage(attempt: CheckAttempt) -> str:
-    """C-damaged: what does not open is left out, everything else goes on."""
+    """C-damaged: onions that fail to decrypt are left out, all others leave the node."""
     draws = attempt.draws
     for number in range(12):
         keys = BoxKeys.of(draws)

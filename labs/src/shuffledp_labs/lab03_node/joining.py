@@ -55,8 +55,8 @@ class JoinOutcome:
         failed: the reason why there was no result; None when it was published.
         missed: users who did not find their messages.
         traced: messages that the two others followed to the board by their logs.
-        by_place: messages whose sender they guessed right as if the student's node had kept the
-            order.
+        by_place: messages whose sender they guessed correctly by assuming that the student's node
+            kept the order.
         messages: number of messages.
         dropped: onions that the student's node signed for as dropped.
         order: place at which each message that left the student's node had stood.
@@ -127,7 +127,7 @@ def joins(attempt: CheckAttempt) -> str:
 def withstands(attempt: CheckAttempt) -> str:
     """E-malicious: this node drops what node 1 copied, marked or replayed.
 
-    No later node has to, and no round ends.
+    Later nodes need not drop them, and no round fails.
     """
     attempt.progress("starting the same system with a malicious node 1")
     orders = attempt.draws.permute(TAMPERINGS)
@@ -184,7 +184,7 @@ def play_join(student: Path) -> JoinOutcome:
 def play_withstand(
     student: Path, orders: Sequence[str], progress: Callable[[str], None]
 ) -> list[TamperOutcome]:
-    """Plays the rounds of step E, likewise."""
+    """Run the rounds of step E, also in a folder that the student's program does not see."""
     from shuffledp_sim.system.workplace import workplace
 
     with workplace("shuffledp-lab-") as folder:

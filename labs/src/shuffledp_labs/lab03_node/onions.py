@@ -118,9 +118,9 @@ def flipped_bits(record: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def distance(first: BranchLaw, second: BranchLaw) -> Fraction | float:
-    """A lower bound of the total variation between two laws.
+    """A lower bound of the total variation distance between two laws.
 
-    Mass that was not followed may make up for a difference.
+    Probability mass that was not enumerated may compensate a difference.
     """
     total: Any = Fraction(0)
     for value in {**first.of, **second.of}:

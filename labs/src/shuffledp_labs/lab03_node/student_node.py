@@ -3,8 +3,8 @@
 Everything else is the shuffler's own code.
 
 The student's program runs in its own process (see `shuffledp_labs.student`): it gets the round key
-and the batch, and gives back what shall leave. Coins are the operating system's. The node says that
-it is corrupt, as every node does that runs foreign code.
+and the batch, and returns the records to send. Randomness is the operating system's. The node
+declares itself corrupt, like every node that runs foreign code.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Mix = Callable[[bytes, list[bytes]], Any]
 
 @dataclass(frozen=True)
 class StudentPipeline(RoundPipeline):
-    """Mixes by a student's function, behind the entry node; relays as ever."""
+    """Mixes with a student's function, after the entry node; relays like every node."""
 
     mix: Mix
     orders: Path | None = None
@@ -68,7 +68,8 @@ class StudentPipeline(RoundPipeline):
     async def mix_batch(self, live: LiveRound) -> BatchHeader:
         """See `RoundPipeline.mix_batch`.
 
-        What is missing in the student's output counts as dropped, and is signed for.
+        Onions missing from the student's output count as dropped, and the header states their
+        number.
         """
         record, terms = live.record, live.require_terms()
         if record.is_entry:

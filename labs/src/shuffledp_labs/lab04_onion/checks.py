@@ -29,7 +29,7 @@ SLEEP_ROUNDS: Final = 8
 
 
 def all_logs(attempt: CheckAttempt) -> str:
-    """B-all: with every log, every message's sender."""
+    """B-all: with every log, every message's sender is found."""
     for hops in HOPS:
         played = rounds.play_drawn_round(attempt.draws, hops)
         _link(attempt, rounds.seen_by(played, range(1, hops + 1)))
@@ -37,7 +37,7 @@ def all_logs(attempt: CheckAttempt) -> str:
 
 
 def missing_logs(attempt: CheckAttempt) -> str:
-    """B-missing: without one log, no claim."""
+    """B-missing: without one node's log, no sender is claimed."""
     looked = 0
     for hops in HOPS:
         played = rounds.play_drawn_round(attempt.draws, hops)
@@ -75,7 +75,7 @@ def lossy_rounds(attempt: CheckAttempt) -> str:
 
 
 def _drawing(draws: Draws, mark: bool) -> Any:  # noqa: FBT001
-    """`drop` or `mark`, with what they draw drawn from the instance."""
+    """`drop` or `mark`, with randomness from the instance."""
     from shuffledp_adversary.attacks.exchange.tampering import Pool, drop
 
     def tamper(pool: Pool) -> list[bytes]:
@@ -92,7 +92,7 @@ def _drawing(draws: Draws, mark: bool) -> Any:  # noqa: FBT001
 def judge_links(claims: Any, seen: AdversaryView) -> int:
     """Number of claims.
 
-    Raises CheckFailure where one is wrong, or one that the logs prove is not made.
+    Raises CheckFailure if a claim is wrong, or if one that the logs prove is missing.
     """
     if not isinstance(claims, tuple | list) or not all(type(claim) is int for claim in claims):
         raise CheckFailure(
@@ -217,7 +217,7 @@ def _prior(draws: Draws, size: int) -> list[Fraction]:
 def _telling(spec: dict[str, Any], prior: Sequence[Fraction]) -> bool:
     """Return True if no short cut guesses right everywhere.
 
-    Short cuts are the answer itself, the likelihood alone, and the prior alone.
+    Short cuts are to guess the answer itself, to use only the likelihood, or only the prior.
     """
     table = rounds.likelihoods(spec)
     everywhere = range(len(prior))

@@ -27,7 +27,7 @@ PlainLogs = dict[int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class AdversaryView:
-    """One round of the adversary's.
+    """One round as the adversary sees it.
 
     Attributes:
         hops: number of nodes.
@@ -48,7 +48,7 @@ class AdversaryView:
 
     @property
     def what(self) -> str:
-        """For messages: how many nodes, and whose logs are not there."""
+        """Description for messages: the number of nodes, and the missing logs."""
         without = (
             f" without the logs of {', '.join(map(str, self.missing))}"
             if self.missing

@@ -1,4 +1,4 @@
-"""Step E: the accountant's own ledger, behind a line that is cut now and then."""
+"""Step E: the accountant's own ledger, behind a connection that is sometimes cut."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def one_day(users: int) -> Cost:
 def real_ledger(epsilon: float, *, adaptive: bool = False) -> Iterator[Ledger]:
     """The accountant's ledger with one population, on SQLite in a folder of its own.
 
-    A question that is put every day in the same way has its parameters fixed in advance; `adaptive`
-    is the accountant's careful default.
+    The parameters of a question that is repeated unchanged are fixed in advance; `adaptive` is the
+    accountant's default, which allows for more.
     """
     from shuffledp_accountant.ledger.charges import Budget
     from shuffledp_accountant.ledger.ledger import Ledger
@@ -76,8 +76,8 @@ class LedgerDoor:
     Attributes:
         ledger: the accountant's.
         users: of each round.
-        cuts: for a call of `reserve`, counted from 0: whether the ledger still heard it before the
-            line was cut.
+        cuts: by the number of a call of `reserve`, from 0: True if the ledger received it before
+            the connection was cut.
     """
 
     ledger: Ledger
@@ -89,7 +89,7 @@ class LedgerDoor:
     rounds_asked: list[str] = field(default_factory=list)
 
     def reserve(self, *arguments: object) -> tuple[str, bytes | str]:
-        """Answers as work.py's `campaign` says."""
+        """Reserve a round, with the answers that work.py's `campaign` documents."""
         if len(arguments) != 1 or not isinstance(arguments[0], str):
             raise CheckFailure("reserve takes one text, the id of the round (README, step E)")
         round_id = arguments[0]
@@ -115,7 +115,7 @@ class LedgerDoor:
         return "certificate", outcome
 
     def ask(self, *arguments: object) -> None:
-        """Notes the question.
+        """Record that the question was asked.
 
         Raises:
             CheckFailure: the round has no certificate, or not this one, or was asked before.

@@ -1,6 +1,6 @@
 """The checks of lab 5.
 
-Each is a sentence about the law of the student's functions, and none knows a solution.
+Each tests a property of the distribution of the student's functions, without a reference solution.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def check_fresh(attempt: CheckAttempt) -> str:
 
 
 def check_restart(attempt: CheckAttempt) -> str:
-    """C: what was answered outlives the program."""
+    """C: answers survive a restart of the program."""
     truth = _truth(attempt.draws)
     question = attempt.draws.choice(QUESTIONS)
     history = (QuestionOnDay(question, 1), QuestionOnDay(question, 1))
@@ -187,7 +187,7 @@ def check_restart(attempt: CheckAttempt) -> str:
 
 
 def check_change(attempt: CheckAttempt) -> str:
-    """C: a changed value shows no more than stated."""
+    """C: a change of the value reveals no more than stated."""
     truth = _truth(attempt.draws)
     question = attempt.draws.choice(QUESTIONS)
     bound = (truth / (1 - truth)) ** 2
@@ -263,7 +263,7 @@ def check_odds(attempt: CheckAttempt) -> str:
 
 
 def check_campaign(attempt: CheckAttempt) -> str:
-    """E: the accountant's ledger pays for every day, once, until it refuses."""
+    """E: every day is charged once to the accountant's ledger, until it refuses."""
     from shuffledp_labs.lab05_again.budget import LedgerDoor, days_allowed, real_ledger
 
     seen = []

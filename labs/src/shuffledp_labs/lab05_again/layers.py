@@ -11,7 +11,7 @@ Bits = tuple[int, ...]
 
 
 def law(chances: Sequence[Fraction]) -> dict[Bits, Fraction]:
-    """Law of independent bits that are 1 with these probabilities."""
+    """Joint law of independent bits, the i-th of which is 1 with the i-th probability."""
     return {
         bits: prod(
             (p if bit else 1 - p for bit, p in zip(bits, chances, strict=True)), start=Fraction(1)

@@ -1,7 +1,7 @@
 """Step C: the exact joint law of a remembering user's answers to a history of questions.
 
-A history is walked through all answers of the coins, each branch on a file of its own. What the
-student's program keeps elsewhere than in its file then differs between the branches, and shows.
+All results of the coins are enumerated, each branch with its own file. If the student's program
+keeps state outside its file, branches disagree, and the check finds it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def joint_law(play: Play, repeated: int = REPEATED) -> AnswerLaw:
 
 
 def _advance(path: list[int], sizes: list[int]) -> bool:
-    """Goes on to the next branch; False after the last."""
+    """Advance to the next branch; False after the last."""
     while path and path[-1] == sizes[-1] - 1:
         path.pop()
         sizes.pop()

@@ -31,7 +31,7 @@ Answers = Callable[[int, int], list[int]]
 
 
 def show(showing: ShowRun) -> Path:
-    """Measures and draws. Of what is not written yet, the curve is left out."""
+    """Measure and draw; curves of functions that are not written yet are left out."""
     from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     exact = [float(majority_success(TRUTH, days)) for days in SHOWN]

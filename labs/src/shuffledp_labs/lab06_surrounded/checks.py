@@ -34,7 +34,7 @@ ROUNDING = 1e-6
 
 
 def check_submissions(attempt: CheckAttempt) -> str:
-    """B: one symbol an account, whatever the plan."""
+    """B: one symbol per account, for any plan."""
     floods = [draw_flood(attempt.draws, left) for left in LEFT]
     for flood in floods:
         rounds.call_submissions(attempt.program, flood)
@@ -42,7 +42,7 @@ def check_submissions(attempt: CheckAttempt) -> str:
 
 
 def draw_flood(draws: Draws, left: int) -> Flood:
-    """A round with a prior in which each board has one best guess, and not all the same one."""
+    """Draw a round and a prior such that each board has a single best guess, which varies."""
     while True:
         symbols = draws.integer(3, 4)
         p = Fraction(1, symbols) + Fraction(symbols - 1, symbols) * Fraction(
@@ -139,7 +139,7 @@ def _format_prior(flood: Flood) -> str:
 
 
 def check_colluding(attempt: CheckAttempt) -> str:
-    """C: what the product certifies for fewer and fewer honest users, with few questions."""
+    """C: the largest number of colluding users under the product's certificates, in few queries."""
     cases = attempt.draws.permute([_histogram, _histogram, _sum, _hopeless, _exact])
     summaries = []
     for number, case in enumerate(cases, 1):
@@ -176,7 +176,7 @@ def _exact(draws: Draws) -> tuple[Spec, int, float]:
 def _with_target(draws: Draws, spec: Spec, users: int) -> tuple[Spec, int, float]:
     """Add an ε that still holds with some hundred colluding users.
 
-    The border is neither at half of them nor proportional.
+    The largest such number is neither half of the users nor proportional to them.
     """
     share = Fraction(draws.choice((*range(15, 46), *range(55, 86))), 100)
     return spec, users, _certificate(spec, users)(users - int(users * share)) * 1.0001
@@ -249,7 +249,7 @@ def check_policy(attempt: CheckAttempt) -> str:
 
 
 def check_noise_plan(attempt: CheckAttempt) -> str:
-    """E: the plan runs with those who come, holds for them, and has the least noise for that."""
+    """E: the plan runs with the users who come, holds for them, and has the least noise."""
     draws, summaries = attempt.draws, []
     for colluding in (0, draws.integer(2, 6)):
         # Never a whole number of users: rounding up asks for one who does not come.

@@ -23,7 +23,7 @@ ROUTES: Final = (
 
 @dataclass(frozen=True)
 class Situation:
-    """Parties of a published round and what they may do.
+    """The parties of a published round, and which of them are corrupt.
 
     Attributes:
         mix: how it is mixed.
@@ -41,7 +41,7 @@ class Situation:
 
     @property
     def as_student_data(self) -> dict[str, Any]:
-        """The situation as the student's function is told it."""
+        """The situation as the arguments of the student's function."""
         return {
             "mix": str(self.mix),
             "nodes": self.nodes,
@@ -56,11 +56,10 @@ class Situation:
 
         0: no node shuffles them.
 
-        1. Who is let in: an honest node 1 lets everybody in, a corrupt one whom it likes, but the
-           victim.
-        2. What is made up: in a plain round a corrupt node 1 may send any number of reports; in a
-           verified one, and behind an honest node 1, there is a report only for an enrolled
-           account.
+        1. Who is admitted: an honest node 1 admits everyone; a corrupt one admits the victim and
+           any others it chooses.
+        2. What is made up: in a plain round a corrupt node 1 may add any number of reports; in a
+           verified round, or after an honest node 1, every report needs an enrolled account.
         """
         if HONEST not in self.nodes:
             return 0

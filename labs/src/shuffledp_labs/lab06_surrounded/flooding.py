@@ -3,9 +3,9 @@
 Run `python -m shuffledp_labs.lab06_surrounded.flooding lab-6/work.py BUNDLE.. [--prior
 10,17,29,44]`.
 
-A round is open (`make lab-round`), and everybody else answers with `shuffledp-client submit`. Each
-account sends what `submissions` of the student's file says, and when the board is there `guess`
-says what one of the others holds.
+It needs an open round (`make lab-round`), which all other users answer with `shuffledp-client
+submit`. Each account sends the symbol that `submissions` of the student's file returns, and once
+the board is published `guess` guesses the value of one of the others.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Flooding:
 
     Attributes:
         board: how often each symbol was published.
-        sent: how often the accounts sent each.
-        guess: value that the student's program gives one of the others.
+        sent: how often the adversary's accounts sent each symbol.
+        guess: the student's guess of another user's value.
     """
 
     board: tuple[int, ...]
@@ -77,7 +77,7 @@ def flood(
     Raises:
         UsageError: the round is none of k-RR, or the prior does not fit.
         StudentFault: of the student's program.
-        ShuffleDPError: whatever a party refused an account with, or ended the round.
+        ShuffleDPError: a party refused an account, or the round failed.
     """
     if not bundles:
         raise UsageError("a flood needs the bundle of one account at least")

@@ -50,7 +50,7 @@ class Flood:
         return self.p if value == symbol else (1 - self.p) / (self.symbols - 1)
 
     def boards(self) -> Iterator[Counts]:
-        """All boards of the honest users alone.
+        """All boards of only the honest users' messages.
 
         They are what can remain after the adversary's messages are removed.
         """

@@ -1,8 +1,8 @@
-"""A cheating node's question what to send, answered over a local connection.
+"""A cheating node asks the student's code over a local connection what to send.
 
 The node is a process of the running system and has the pool; the student's code runs in the
-grader's sandbox and says what goes out. So the node needs no sandbox of its own, and the grader
-sees every fault of the student's code.
+grader's sandbox and returns the records to send. So the node needs no sandbox of its own, and the
+grader sees every fault of the student's code.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LONGEST: Final = 16 * 2**20
 
 @dataclass(frozen=True)
 class AskedPool(Pool):
-    """A pool as the program that answers gets it.
+    """A pool as passed to the answering program.
 
     Attributes:
-        spare: records of the node's own that open at everybody behind it, as many as `records`; in
-            a verified round, where the program has no keys to seal such records.
+        spare: records of the node's own that decrypt at all later parties, as many as `records`;
+            only in a verified round, where the program has no keys to make such records.
     """
 
     spare: Sequence[bytes] = ()

@@ -53,7 +53,7 @@ class Cheat:
 class HopInput:
     """Input of the party at `position`: list, node 1's signature, earlier headers, last batch.
 
-    `what` says what is wrong with it, for messages.
+    `what` describes the error, for messages.
     """
 
     what: str
@@ -71,7 +71,7 @@ class HopInput:
 
     @property
     def due(self) -> int | None:
-        """The product's verdict: None to go on, 0 to stop and name no one, else the named node."""
+        """The product's verdict: None to continue, 0 to name no one, else the named node."""
         try:
             listed = check_list(self.terms, self.claims, self.enrolled, self.list_signature)
             check_batch(follow(self.terms, listed, self.headers, ()), self.records)
@@ -83,7 +83,7 @@ class HopInput:
 
     @property
     def as_student_data(self) -> dict[str, Any]:
-        """All of it as the student's function is told it, with the arithmetic as functions."""
+        """The input as arguments of the student's function, with the arithmetic as functions."""
         return {
             "enrolled": tuple(sorted(self.enrolled)),
             "min_reports": self.terms.min_reports,

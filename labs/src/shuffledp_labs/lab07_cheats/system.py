@@ -124,7 +124,7 @@ def _require_unnoticed(seen: Again, order: Order) -> None:
 
 @dataclass(frozen=True)
 class Honest:
-    """A verified round without cheating: bytes of history (0: unpublished), plain geometry."""
+    """A verified round without cheating: its history's bytes (0: unpublished), and geometry."""
 
     history: int
     geometry: Geometry

@@ -33,7 +33,7 @@ SECONDS = 120.0
 
 
 def draw_cell(draws: Draws, users: tuple[int, ...], symbols: tuple[int, ...]) -> Cell:
-    """A cell with 1 < e^ε < p/q: outside, δ is 0 or needs no mathematics."""
+    """Draw a cell with 1 < e^ε < p/q; outside this range δ is 0 or trivial."""
     k = draws.choice(symbols)
     odds = Fraction(draws.integer(5, 40), 2)
     growth = 1 + (odds - 1) * Fraction(draws.integer(1, 19), 20)
@@ -41,9 +41,9 @@ def draw_cell(draws: Draws, users: tuple[int, ...], symbols: tuple[int, ...]) ->
 
 
 def draw_until(draws: Draws, draw: Callable[[Draws], Any], fits: Callable[[Any], bool]) -> Any:
-    """The first draw that fits.
+    """Draw until the condition holds.
 
-    Each fits with a chance above 1/20, so that the limit is never met.
+    Each draw satisfies it with probability above 1/20, so that the limit is never reached.
     """
     for _ in range(5000):
         instance = draw(draws)

@@ -126,7 +126,7 @@ def repaired_at(at_x0: int, users: int, symbols: int, p: Fraction, growth: Fract
 
 
 def best_bin(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The largest δ of x0's bin in either direction: messages with x0, or with x1."""
+    """The largest δ from only the count of x0, over all datasets and both directions."""
     q = (1 - p) / (symbols - 1)
     largest = ZERO
     for at_x0 in range(users):

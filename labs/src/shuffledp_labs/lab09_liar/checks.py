@@ -163,7 +163,7 @@ def check_sound(attempt: CheckAttempt) -> str:
 
 
 def check_quiet(attempt: CheckAttempt) -> str:
-    """C: equal laws over many outcomes have ε = 0, and look different all the same."""
+    """C: equal laws over many outcomes have ε = 0, although their samples look different."""
     outcomes = attempt.draws.integer(450, 550)
     return _count_excesses(
         attempt,

@@ -1,4 +1,4 @@
-"""Pairs of laws with a known ε, and samples of them: what the audits of lab 9 are held against."""
+"""Pairs of laws with a known ε, and samples of them, with which the audits of lab 9 are tested."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def rare(delta: Fraction, outcomes: int) -> AuditedPair:
 
 
 def one_sided(low: Fraction, high: Fraction) -> AuditedPair:
-    """A pair of laws of which one direction tells far more.
+    """A pair of laws whose ε is much larger in one direction.
 
     One outcome has probability `low` or `high`; the rest is spread over five others.
     """
@@ -101,7 +101,7 @@ def one_sided(low: Fraction, high: Fraction) -> AuditedPair:
 
 
 def equal(outcomes: int, delta: Fraction) -> AuditedPair:
-    """Twice the same uniform law."""
+    """A pair of equal uniform laws."""
     return AuditedPair(
         (Fraction(1, outcomes),) * outcomes, (Fraction(1, outcomes),) * outcomes, delta
     )

@@ -32,7 +32,7 @@ wolf.
 
 
 def pair() -> AuditedPair:
-    """Exact laws of what is audited."""
+    """The exact laws of the audited histograms."""
     return shuffled_krr(USERS, SYMBOLS, Fraction(math.exp(LOCAL)), Fraction(DELTA))
 
 

@@ -1,4 +1,4 @@
-"""Step D: the real accountant's ledger, and the same with a fault built in."""
+"""Step D: the real accountant's ledger, and versions of it with a deliberate fault."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class SealedAccountant:
         Args:
             fault: one of `FAULTS`.
             users: of every round.
-            strict: the ledger with the budget that is told.
-            wide: a ledger on the same file with a larger one.
+            strict: the ledger with the stated budget.
+            wide: a ledger on the same file with a larger budget.
             file: its database.
         """
         self._fault = fault
@@ -45,12 +45,12 @@ class SealedAccountant:
         self._calls = 0
 
     def reserve(self, *arguments: object) -> Reply:
-        """A round of this id."""
+        """Reserve a round with this id."""
         (name,) = self._names(arguments, 1)
         return self._reserve(self._wide if self._fault == "overspends" else self._strict, name)
 
     def both(self, *arguments: object) -> tuple[Reply, Reply]:
-        """Two rounds at once."""
+        """Reserve two rounds at the same time."""
         names = self._names(arguments, 2)
         ledger = self._wide if self._fault in {"overspends", "races"} else self._strict
         replies: list[Reply] = [("refused", "")] * 2
@@ -66,7 +66,7 @@ class SealedAccountant:
         return replies[0], replies[1]
 
     def settle(self, *arguments: object) -> Reply:
-        """The end of a round whose reports were forwarded."""
+        """Settle a round whose reports were forwarded."""
         from shuffledp_accountant.ledger.charges import Settlement
 
         (name,) = self._names(arguments, 1)
@@ -76,14 +76,14 @@ class SealedAccountant:
         )
 
     def release(self, *arguments: object) -> Reply:
-        """The end of a round of which nothing was forwarded."""
+        """Release a round of which nothing was forwarded."""
         (name,) = self._names(arguments, 1)
         if self._fault == "refunds":
             self._unsettle(name)
         return _reply(lambda: self._strict.release(_id(name, 0)))
 
     def spent_epsilon(self, *arguments: object) -> float:
-        """ε that is spent."""
+        """ε spent so far."""
         self._names(arguments, 0)
         return self._strict.statement(POPULATION).spent.certified
 
@@ -104,7 +104,7 @@ class SealedAccountant:
         return epsilon_bounds(self._cost.mechanism, self._cost.setting, DELTA).certified
 
     def _unsettle(self, name: str) -> None:
-        """Make a settled round releasable behind the ledger's back; the ledger would not do it."""
+        """Make a settled round releasable by editing the database; the ledger itself refuses it."""
         change = (
             "UPDATE charges SET state = 'reserved', accepted = NULL, final_certificate = NULL "
             "WHERE round_id = ?"

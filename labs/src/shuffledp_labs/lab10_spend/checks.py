@@ -1,6 +1,6 @@
 """The checks of lab 10.
 
-None knows a solution: B takes the exact value, C a model, D faults that were built in.
+None needs a reference solution: B uses the exact value, C a model, D accountants with known faults.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def check_sound(attempt: CheckAttempt) -> str:
 
 
 def check_sharp(attempt: CheckAttempt) -> str:
-    """B: where many rounds compose to less than their sum, the bound says so."""
+    """B: if many rounds compose to less than their sum, the bound is below the sum."""
     for most in (30, 60, 100):
         epsilon = attempt.draws.integer(5, 15) / 100
         rounds = (epsilon,) * most + (epsilon / 2,) * attempt.draws.integer(10, 30)
@@ -138,7 +138,7 @@ def check_kills(attempt: CheckAttempt) -> str:
 
 
 def check_together(attempt: CheckAttempt) -> str:
-    """C: two programs at once on one file."""
+    """C: two programs use one file at the same time."""
     budget = attempt.draws.integer(20, 40) * 100_000
     cost = attempt.draws.integer(1, 5) * 100_000
     with StudentProgram(attempt.file, attempt.scratch, until=attempt.program.until) as program:

@@ -1,6 +1,6 @@
 """Step C: what a ledger of whole numbers has to be, as a model in memory.
 
-And drawn histories of calls.
+It also draws histories of calls.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Model:
         return f"a {other} round" if entry.state == other else ""
 
     def do(self, call: Call) -> None:
-        """Makes the change of a call that is not refused."""
+        """Apply a call that is not refused."""
         if call.method == "reserve":
             self.rounds.setdefault(
                 call.round_id, ModelEntry(call.cost, self.total_spent + call.cost)
@@ -131,7 +131,7 @@ def _draw_call(draws: Draws, names: list[str], costs: list[int]) -> Call:
 
 
 class Life:
-    """An endless life of a ledger: calls that are not refused, each of which changes something."""
+    """An endless sequence of calls that a ledger accepts, each of which changes its state."""
 
     def __init__(self, draws: Draws, model: Model) -> None:
         self._draws = draws

@@ -61,7 +61,7 @@ def is_locked(file: Path) -> bool:
 def at_once(
     first: Seat, second: Seat, calls: tuple[Call, Call]
 ) -> tuple[ConcurrentAnswer, ConcurrentAnswer]:
-    """Both calls, of which the second begins while the first is in `sign`."""
+    """Make both calls, the second while the first waits in `sign`."""
     answers = ConcurrentAnswer(), ConcurrentAnswer()
     other = threading.Thread(
         target=_ask, args=(second, calls[1], answers[1], answers[1].arrived.set), daemon=True
@@ -92,7 +92,7 @@ def at_once(
 
 
 def check_one_place(first: Seat, second: Seat, budget: int, spent: int) -> None:
-    """Two rounds for which the budget has one place."""
+    """Check two rounds of which the budget covers one."""
     cost = (budget - spent) * 3 // 5
     answers = at_once(
         first, second, (Call("reserve", "left", cost), Call("reserve", "right", cost))
@@ -107,7 +107,7 @@ def check_one_place(first: Seat, second: Seat, budget: int, spent: int) -> None:
 
 
 def check_same_round(first: Seat, second: Seat, spent: int, cost: int) -> None:
-    """One round, asked for twice."""
+    """Check one round that is requested twice."""
     call = Call("reserve", "same", cost)
     answers = at_once(first, second, (call, call))
     if any(answer.no for answer in answers):
@@ -123,7 +123,7 @@ def check_same_round(first: Seat, second: Seat, spent: int, cost: int) -> None:
 
 
 def check_room_for_both(first: Seat, second: Seat, spent: int, cost: int) -> None:
-    """Two rounds for which there is room.
+    """Check two rounds that the budget covers.
 
     Each certificate says what was spent when its round was charged.
     """

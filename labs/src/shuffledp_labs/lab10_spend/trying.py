@@ -28,7 +28,7 @@ class Signer:
         self.issued: dict[bytes, int] = {}
 
     def sign(self, *arguments: object) -> bytes:
-        """A certificate of the total that was said; different bytes each time."""
+        """A certificate of the stated total; different bytes each time."""
         if len(arguments) != 1 or type(arguments[0]) is not int:
             raise CheckFailure(
                 "sign takes one whole number, what is spent with this round; not "
@@ -47,7 +47,7 @@ class Signer:
 
 
 class Seat:
-    """A program that has the ledger of a file open."""
+    """A student's program with the ledger of a file open."""
 
     def __init__(self, program: StudentProgram, file: str, budget: int, signer: Signer) -> None:
         self.program = program
@@ -81,7 +81,7 @@ class Seat:
 
 
 def try_call(seat: Seat, call: Call, where: str) -> tuple[bool, object]:
-    """Makes a call: whether it was refused, and what it returned."""
+    """Make a call; returns whether it was refused, and its result."""
     try:
         return False, seat.do(call)
     except StudentException as raised:
@@ -93,7 +93,7 @@ def try_call(seat: Seat, call: Call, where: str) -> tuple[bool, object]:
 def compare(seat: Seat, model: Model, call: Call, where: str) -> None:
     """Makes a call on the ledger and on the model.
 
-    Both have to answer alike, and to have spent alike.
+    Both must give the same answer and the same total.
     """
     why = model.refusal(call)
     no, returned = try_call(seat, call, where)
@@ -111,7 +111,7 @@ def compare(seat: Seat, model: Model, call: Call, where: str) -> None:
 def check_certificate(
     signer: Signer, model: Model, call: Call, returned: object, where: str
 ) -> None:
-    """The certificate is the first one's again, or a new one that says the right total."""
+    """Check that the certificate is the first one again, or a new one with the right total."""
     entry = model.rounds[call.round_id]
     if not isinstance(returned, bytes) or returned not in signer.issued:
         raise CheckFailure(
@@ -154,7 +154,8 @@ def check_database(seat: Seat, where: str) -> None:
 def interrupt(seat: Seat, model: Model, call: Call, seconds: float | None, where: str) -> None:
     """Kills the program in the midst of a call: while it waits for `sign`, or after some seconds.
 
-    After a restart the change was made, or it was not; made again, it is there once.
+    After a restart the change must have been made completely or not at all, and repeating it must
+    make it once.
     """
     try:
         returned = (

@@ -1,4 +1,4 @@
-"""The checks of lab 11: everything is compared exactly, with a computation of its own."""
+"""The checks of lab 11: all results are compared exactly with an independent computation."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Pattern:
 
     @property
     def certain(self) -> tuple[str, ...]:
-        """The users who are senders for certain: without them nothing explains the counts."""
+        """The users who must be senders: no set without them explains the counts."""
         users = sorted({user for seen in self.rounds for user in seen.present})
         counts = tuple(seen.board[self.symbol] for seen in self.rounds)
         patterns = {
@@ -82,7 +82,7 @@ rounds."""
 
 
 def draw_pattern(draws: Draws, kind: str) -> Pattern:
-    """Draw a history of this kind, in which certainty is as the kind says."""
+    """Draw a history of this kind, with as many certainly identified senders as the kind has."""
     while True:
         pattern = _attempt(draws, kind)
         if len(pattern.certain) == _CERTAIN[kind]:
@@ -247,7 +247,7 @@ def draw_rounds(
 def draw_covered_rounds(
     draws: Draws, crowd: CrowdKnowledge, rounds: int, others: int
 ) -> tuple[int, tuple[SeenRound, ...]]:
-    """Draw the same where every device sends in every round."""
+    """Draw rounds with cover messages, in which every device sends."""
     value = _draw_symbol(draws, crowd.prior)
     law = draws.choice(crowd.crowds)
     users = [f"user-{number}" for number in range(others)]
@@ -317,7 +317,7 @@ def _prior_only(crowd: CrowdKnowledge, _: Sequence[SeenRound]) -> int:
 
 
 def _afresh(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
-    """Treat the crowd's law as drawn anew in every round."""
+    """A wrong rule: treat the crowd's law as drawn again in every round."""
     scores = [
         prior
         * prod(
@@ -330,7 +330,7 @@ def _afresh(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
 
 
 class _CarelessKnowledge(CrowdKnowledge):
-    """Every other symbol as likely as all others together should be."""
+    """Wrong knowledge: gives every other symbol the probability of all others together."""
 
     def message_law(self, value: int) -> Law:
         return tuple(

@@ -1,4 +1,4 @@
-"""Stands between the grader and a student's process, and ends all of it with the grader.
+"""Runs between the grader and a student's process, and ends the process when the grader ends.
 
 Started with the standard library only. It starts the command it is given, waits until that ends or
 its control pipe does (the grader closed it, or was killed), and then ends everything that the
@@ -95,7 +95,7 @@ def _kill(how: Callable[[int, int], None], target: int) -> None:
 
 
 def _grader_was_killed(control: int) -> bool:
-    """Return True if the grader closed its pipe without a word.
+    """Return True if the grader's pipe closed without the final byte.
 
     A grader that is killed loses its pipes one after another: the command may see its own end
     first, and end, before this one is closed.

@@ -237,7 +237,7 @@ class StudentProgram:
 
 @contextmanager
 def _naming(function: str) -> Iterator[None]:
-    """Faults that do not say in which function they arose say it."""
+    """Add the function's name to faults that lack it."""
     try:
         yield
     except (StudentException, NotWritten):
@@ -281,7 +281,7 @@ class _Call:
     def answer(self, name: str, request: list[Any], deadline: float, last: float) -> Any:
         """The value of the request's answer.
 
-        Questions in between put the deadline off, but not beyond `last`.
+        Questions in between postpone the deadline, but not beyond `last`.
         """
         self._send(request, deadline)
         while True:
@@ -380,7 +380,7 @@ def _describe_miscall(function: Callable[..., Any], given: int) -> str:
 
 
 def _raise(kind: str, rest: tuple[Any, ...], name: str) -> None:
-    """Turns what is no answer into its error."""
+    """Raise the error that a response other than an answer stands for."""
     words = [str(part) for part in rest]
     if kind == "unwritten":
         raise NotWritten(

@@ -1,4 +1,4 @@
-"""Runs modules of ours in processes of their own, and leaves none of them behind.
+"""Runs our own modules in separate processes, and leaves none of them behind.
 
 A process gets its task on standard input and answers with one JSON object on standard output. It
 also gets the reading end of a pipe into which nothing is written: its end means that the waiting
@@ -49,9 +49,9 @@ class Apart:
                     self._processes.discard(process)
 
     def end(self) -> None:
-        """Starts nothing more, and ends what is under way.
+        """Start no further processes, and end the running ones.
 
-        The threads that wait for it then go on.
+        Threads that wait for them then continue.
         """
         with self._lock:
             self._ended = True
@@ -77,7 +77,7 @@ class Apart:
 
 
 def end_with_the_one_who_waits() -> None:
-    """In such a process, first of all: its number of the pipe is the first argument."""
+    """Make this process end with its parent, whose pipe is the first argument; call it first."""
     watched = int(sys.argv[1])
 
     def watch() -> None:

@@ -155,7 +155,7 @@ class _Writer(Watcher):
 
 
 def grade_task(task: dict[str, Any]) -> dict[str, Any]:
-    """Runs the checks of a task, and says what else there is to say."""
+    """Run the checks of a task; returns the answer for standard output."""
     lab = lab_of(task["lab"])
     folder = Path(task["folder"])
     nonce = bytes.fromhex(task["nonce"])

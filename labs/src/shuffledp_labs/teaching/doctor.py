@@ -54,7 +54,7 @@ CALL_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One thing that was looked at. `remedy` is what to do, empty where all is well."""
+    """Result of one examination. `remedy` is what to do, empty if all is well."""
 
     name: str
     state: Literal["ok", "note", "wrong"]

@@ -1,8 +1,8 @@
 """`lab grade`: grades the submissions of a class, several at a time, each in its own process.
 
-Whatever a submission does to its grader, it does only to that process: the class goes on, and the
-row of the submission says what happened. A graded submission is graded again only if one of its
-files changed, so the same command continues an interrupted run.
+A submission can disturb only its own grading process: the others are still graded, and the
+submission's row says what happened. A graded submission is graded again only if one of its files
+changed, so the same command continues an interrupted run.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class GradeRequest:
 
 
 def grade_class(request: GradeRequest, say: Callable[[str], None]) -> bool:
-    """Grades, says how it went, and whether every submission came to a result."""
+    """Grade a class and print a summary; returns True if every submission has a result."""
     lab = lab_of(request.lab)
     submissions = _select(find_submissions(request.submissions), request.students)
     grading = _grading(lab, request)
@@ -234,9 +234,9 @@ def grade(
 ) -> tuple[TableRow, ...]:
     """Grades all of them, `jobs` at a time, and writes the table after each.
 
-    `progress` hears how many are done.
+    `progress` is called with the number of graded submissions.
 
-    After an interruption nothing of it is left running, and what was done is written.
+    After an interruption no process is left running, and finished results are written.
     """
     make_folder(grading.out)
     rows: list[TableRow] = []

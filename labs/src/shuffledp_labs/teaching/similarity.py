@@ -45,7 +45,7 @@ class ProgramTokens:
 
 
 def similar_programs(sources: Mapping[str, str], stub: str) -> dict[str, str]:
-    """For each student whose program is like another one: which, as a cell of the table.
+    """For each student whose program resembles others': their names, as a cell of the table.
 
     Args:
         sources: the text of each student's program.
