@@ -66,7 +66,7 @@ def panels(
 
 
 def tidy(axes: Axes) -> None:
-    """Take away superfluous lines, and add a light grid."""
+    """Remove superfluous lines of the axes, and add a light grid."""
     axes.grid(visible=True, which="major", color=QUIET, alpha=0.18, lw=0.7)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

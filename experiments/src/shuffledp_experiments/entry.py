@@ -20,7 +20,7 @@ LOOSE_FROM: Final = 1.1
 
 
 class Kind(StrEnum):
-    """Where a row's number comes from; in this order a reader may trust it least to most."""
+    """Where a row's number comes from, in ascending order of trustworthiness."""
 
     PUBLISHED = "published"  # digits copied from the paper
     PRINTED = "printed"  # the paper's formula, evaluated
@@ -110,7 +110,7 @@ def judge(
     attained: float,
     why: Mapping[Verdict, str] | str = "",
 ) -> PaperClaim:
-    """Judge a published bound on ε or δ by the two sides of the truth.
+    """Judge a published bound on ε or δ by the certified and the attained value.
 
     Args:
         statement: see `PaperClaim`.
@@ -122,7 +122,8 @@ def judge(
     Returns:
         FALSE if published < attained, OPEN between the two, LOOSE above `LOOSE_FROM` times
         certified, else SOUND.
-        Digits that were rounded down in print are no falsehood: one part in a thousand is let pass.
+        Digits that were rounded down in print do not count as false: one part in a thousand is
+        tolerated.
     """
     if published < attained * (1 - 1e-3):
         verdict = Verdict.FALSE
@@ -249,6 +250,6 @@ class Experiment:
             raise ValueError(f"{self.id} needs its seconds")
 
     def work(self, **wishes: Any) -> RunInputs:
-        """The inputs of this experiment with the reader's wishes; see `RunInputs`."""
+        """The inputs of this experiment with the reader's options; see `RunInputs`."""
         parameters = {**self.parameters, **(self.quick if wishes.get("quick") else {})}
         return RunInputs(id=self.id, parameters=parameters, **wishes)

@@ -34,7 +34,7 @@ Y: Final = "ε per unit (nats)"
 
 
 def spec(rate: float, users: int, delta: float) -> GeoShuffle:
-    """Geo-Shuffle that next to never clamps."""
+    """Geo-Shuffle with a padding that almost never clamps."""
     exact = printed.rational(rate)
     return GeoShuffle(
         max_value=printed.LARGEST,
@@ -44,7 +44,7 @@ def spec(rate: float, users: int, delta: float) -> GeoShuffle:
 
 
 def run_boost(work: RunInputs) -> Results:
-    """Theorem 4.1 as printed and as released, by n, beside both sides of the truth.
+    """Theorem 4.1 as printed and as released, by n, with certified and attained ε.
 
     Changes are up to d_max.
     """

@@ -1,6 +1,6 @@
 """Numbers and statements in the text.
 
-Users, the crossing, paddings, Theorem 3.2, two attacks, U_Q and the axes.
+They are about users, the crossing, paddings, Theorem 3.2, two attacks, U_Q and the axes.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ def run_tail(work: RunInputs) -> Results:
 
 
 def draw_tail(result: Results) -> Figure:
-    """Both by β."""
+    """Draw both quantiles by β."""
     figure, axes = drawing.panels(width=6.6, height=4.2)
     panel = axes[0, 0]
     drawing.line(panel, result, "Theorem 3.2")
@@ -363,7 +363,7 @@ def draw_tail(result: Results) -> Figure:
 def run_granularity(work: RunInputs) -> Results:
     """Appendix G: bits against error for each granularity, at equal pure ε per unit.
 
-    And appendix D's axes.
+    It includes appendix D's axes.
     """
     rows, claims = [], []
     users = work["users"]

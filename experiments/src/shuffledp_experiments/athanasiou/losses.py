@@ -203,7 +203,7 @@ WHY: Final = {
 def guarantee(
     name: str, epsilon: float, delta: float, users: int
 ) -> tuple[PaperClaim, list[Row]] | None:
-    """The ε that the paper states for its parameters, against both sides of the truth.
+    """The ε that the paper states for its parameters, judged by certified and attained ε.
 
     None where it has no plan.
     """
@@ -418,7 +418,7 @@ def run_table(work: RunInputs) -> Results:
 def judge_error(
     name: str, cell: str, law: ErrorLaw | None, users: int, epsilon: float, delta: float
 ) -> PaperClaim:
-    """Judge a printed error by the exact law at the printed parameters and by the least error."""
+    """Judge a printed error: compare it with the exact law's and with the least possible one."""
     statement = f"table 2, {name}, n = {users}, ε = {epsilon:g}: error {cell}"
     value = float(cell)
     least = least_error(epsilon, delta, users * printed.LARGEST) / users

@@ -417,7 +417,7 @@ def judge_distance(
     grid: SquareGrid,
     least: float,
 ) -> PaperClaim:
-    """Judge a printed distance by the exact law at the printed parameters and by the least one."""
+    """Judge a printed distance: compare it with the exact law's and with the least possible one."""
     statement = f"table 3, {name}, n = {users}, ε = {epsilon:g}: {cell} m"
     value = float(cell)
     if value + rounding(cell) < least:

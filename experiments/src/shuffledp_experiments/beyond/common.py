@@ -1,4 +1,4 @@
-"""Helpers for several of the new figures: rows from both sides of the truth, and their settings."""
+"""Helpers for several of the new figures: rows with certified and attained ε, and settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def metric(users: int, d_max: int) -> Setting:
 
 
 def both_sides(spec: object, setting: Setting, delta: float = DELTA) -> Bounds:
-    """ε from both sides; certified is infinite where nothing can be certified."""
+    """Certified and attained ε; certified is infinite where nothing can be certified."""
     try:
         return epsilon_bounds(spec, setting, delta)
     except CannotCertify as refusal:
@@ -49,7 +49,7 @@ def epsilon_rows(
     series: str = "",
     **settings: object,
 ) -> list[Row]:
-    """A certified and an attained row for each x; what has no certificate is NaN.
+    """A certified and an attained row for each x; NaN without a certificate.
 
     Args:
         xs: where `bounds` is asked.
@@ -87,7 +87,7 @@ SIDE_STYLES: Final[Mapping[Kind, Mapping[str, Any]]] = {
 
 
 def draw_sides(axes: Axes, result: Results, certified: str, attained: str) -> None:
-    """Draw the two sides of the truth, so that both are seen where they agree."""
+    """Draw certified and attained values, so that both are visible where they agree."""
     for kind, series in ((Kind.CERTIFIED, certified), (Kind.ATTAINED, attained)):
         drawing.line(axes, result, series, label=str(kind), **SIDE_STYLES[kind])
 
@@ -95,7 +95,7 @@ def draw_sides(axes: Axes, result: Results, certified: str, attained: str) -> No
 def logarithmic(axes: Axes, which: str = "xy") -> None:
     """Make axes logarithmic, with plain numbers at their ticks.
 
-    Call it when everything is drawn.
+    Call it after everything is drawn.
     """
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -114,7 +114,7 @@ def logarithmic(axes: Axes, which: str = "xy") -> None:
 
 
 def _plain(value: float, _: object = None) -> str:
-    """0.01, 1000, 1e5: what is read fastest."""
+    """A number in its most readable form: 0.01, 1000, 1e5."""
     return (
         f"{value:g}"
         if 1e-3 <= value < 1e5

@@ -63,7 +63,7 @@ def _luo(users: int, symbols: int, epsilon: float) -> _Cost:
 
 
 def _balcer(users: int, symbols: int, epsilon: float) -> _Cost:
-    """A slot of each user for each symbol, of which few are left empty."""
+    """Cost of the protocol of Balcer and Cheu: a slot per user and symbol, few of them empty."""
     empty = min(dummies_of_balcer(epsilon, DELTA), float(users))
     error = math.sqrt(empty * (1 - empty / users)) if empty < users else math.nan
     return _Cost(error, 1 + symbols * (1 - empty / users))

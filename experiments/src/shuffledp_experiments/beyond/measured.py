@@ -128,7 +128,7 @@ def _theorem_71() -> AuditedClaim:
 
 
 def _sound() -> AuditedClaim:
-    """A true claim, ours: a sum of bits over which everybody else holds 0."""
+    """A true claim of ours: a sum of bits in which all other users hold 0."""
     users, delta = 100, 0.01
     spec = RRShuffle(max_value=1, randomise=Fraction(1, 10))
     flip = float(spec.randomise) / 2

@@ -57,7 +57,7 @@ def _run_n7(work: RunInputs) -> Results:
 
 
 def _worth(rows: list[Row], local: float, users: int) -> str:
-    """Numbers of rounds that, shuffled, cost less than one report without a shuffler."""
+    """Numbers of shuffled rounds that together cost less than one unshuffled report."""
     composed = [
         (float(row.x), row.y)
         for row in rows

@@ -129,7 +129,7 @@ class Contest:
         ]
 
     def unequal(self, statement: str, published: float | None, remark: str) -> PaperClaim:
-        """The claim that a comparison is of unequal guarantees, after it is seen that it is."""
+        """The claim that a comparison is of unequal guarantees; checks first that they are."""
         certified, _ = both_sides(self.group, self.group.epsilon0)
         gaussian = gaussian_delta(self.paper_sigma, SENSITIVITY, self.group.epsilon0)
         if certified > 0 or gaussian <= 0 or not self.epsilon.certified < self.group.epsilon0:

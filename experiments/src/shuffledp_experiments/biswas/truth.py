@@ -1,4 +1,4 @@
-"""Both sides of the truth of a k-RR histogram, and Theorem 1 as the papers print it."""
+"""Certified and attained δ of a k-RR histogram, and Theorem 1 as the papers print it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def printed_delta(group: Group, epsilon: float) -> float:
 def both_sides(group: Group, epsilon: float) -> tuple[float, float]:
     """δ(ε) that holds for every dataset, never below the truth.
 
-    And one that a dataset costs, never above it.
+    Also the δ that some dataset reaches, never above the truth.
 
     The attained side is the larger of K5 and of one bin of the datasets with none, 0.8 n and all
     of the others at x0 (K8, the identity put right): a bin is a post-processing of the histogram,

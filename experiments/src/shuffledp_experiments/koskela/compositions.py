@@ -1,6 +1,6 @@
 """Figures 1 to 3: several rounds of any local randomiser and of k-RR.
 
-Against what is certified and attained.
+They are compared with certified and attained values.
 """
 
 from __future__ import annotations

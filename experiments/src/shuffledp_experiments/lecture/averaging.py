@@ -72,7 +72,8 @@ def right_by_blurred(chances: Chances, days: int) -> float:
 def run_daily(work: RunInputs) -> Results:
     """Right guesses and ε by days.
 
-    Fresh answers, a memoised one, a memoised one that is blurred, and a small round.
+    They are shown for fresh answers, a memoised one, a memoised one that is randomised again, and a
+    small round.
     """
     shown, days, yes = work["shown days"], work["days"], work["yes"]
     one_day = corrupted_bounds(YES_NO, Setting(1, 1), 0.0).epsilon

@@ -319,9 +319,9 @@ def draw_one_bit(result: Results) -> Figure:
 
 
 def largest_local(epsilon: float, delta: float, users: int) -> tuple[float, float]:
-    """ε0 of the weakest local randomiser that shuffling certifies as (ε, δ), from both sides.
+    """Bounds of the largest ε0 of a local randomiser that shuffling certifies as (ε, δ).
 
-    The second value cannot be exceeded by any ε0-LDP proof.
+    No proof for every ε0-LDP randomiser can exceed the second value.
 
     The second is where a concrete randomiser attains ε: above it no bound for every ε0-LDP
     randomiser holds.
