@@ -44,7 +44,7 @@ def _krr(symbols: int) -> KRRHistogram:
 
 
 def _seconds(work: Callable[[], object], times: int = 3) -> float:
-    """Median wall seconds, every run with cold caches of ours."""
+    """Median wall-clock seconds; our caches are cleared before every run."""
     spent = []
     for _ in range(times):
         _forget()
@@ -63,7 +63,7 @@ def _forget() -> None:
 
 
 def certificates() -> None:
-    """Prints seconds for both sides of ε of each mechanism from 10 to 10^9 honest users."""
+    """Print the seconds for both bounds of ε of each mechanism, for 10 to 10^9 honest users."""
     print("  seconds for certified and attained ε at δ = 1e-6 (wanted at most 1; one core)")
     print("  honest users              10      1e4      1e6      1e9")
     kinds: dict[str, Callable[[int], object]] = {
@@ -107,7 +107,7 @@ def certificates() -> None:
 
 
 def against_the_plain_formula() -> None:
-    """Print the time of one δ by plain summation relative to a whole ε from both sides by ours."""
+    """Print the time of one δ by plain summation relative to our certified and attained ε."""
     honest = 10**4
     setting = Setting(honest, honest)
     for name, plain, ours in (
@@ -205,7 +205,7 @@ def composition() -> None:
 
 
 def commands() -> None:
-    """Prints the cold command and the advice."""
+    """Print the time of a command from a cold start, and of `advise`."""
     target = Target(epsilon=1.0, delta=DELTA, users=2000, honest=1800, max_value=20)
     print(f"  advise: {_seconds(lambda: advise(target, 3)):.2f} s (wanted at most 3 s)")
     line = (

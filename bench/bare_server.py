@@ -3,7 +3,7 @@
 It uses the same TLS and the same messages.
 
 `python -m bench.bare_server CONFIG RECEIPT_BYTES`, with the configuration file of the node whose
-keys it shows. Prints the port it listens on.
+TLS keys it uses. Prints the port it listens on.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ async def _mix_once(cluster: RayCluster, source: Path, count: int, kill: Callabl
 
 
 def killed(records: int = RECORDS) -> float | None:
-    """Prints and gives: processor time on a cluster with a machine killed / in memory.
+    """Print and return the ratio of processor times: on a cluster that loses a machine / in memory.
 
     None without Ray.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def machine() -> str:
-    """Processor, cores and memory in one line."""
+    """Describe processor, cores and memory in one line."""
     processor = next(
         (
             line.split(":", 1)[1].strip()

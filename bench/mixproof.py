@@ -1,6 +1,6 @@
 """Cost of provable mixing for client, node, analyst and whole round, relative to plain mixing.
 
-`make bench` plays a small round. `python -m bench.mixproof --users 1000 --messages 90` plays one of
+`make bench` runs a small round; `python -m bench.mixproof --users 1000 --messages 90` runs one of
 any size.
 """
 
@@ -99,7 +99,7 @@ def geometry_of(messages: int, *, verified: bool) -> Geometry:
 
 
 def print_played(library: str, times: PlayedRounds, messages: int) -> None:
-    """A row a party."""
+    """Print one row for each party."""
     plain, verified, blamed = times.plain, times.verified, times.blamed
     scale = 1e6 / messages
     print(f"  {library:<30}   plain verified   ratio   with blame")
@@ -149,7 +149,7 @@ def print_lengths(messages: int) -> None:
 
 
 def main() -> None:
-    """One size from the command line."""
+    """Measure a round of the size given on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=USERS)
     parser.add_argument("--messages", type=int, default=MESSAGES)

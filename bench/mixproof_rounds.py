@@ -58,7 +58,7 @@ class Times:
 
     @property
     def round(self) -> float:
-        """All of it."""
+        """Run the whole round."""
         return self.clients + sum(self.nodes) + self.analyst + self.blame
 
 
@@ -103,7 +103,7 @@ def plain_round(geometry: Geometry, users: int) -> Times:
 class MixproofRound:
     """A verified round of a given number of users.
 
-    It may be played again, with one user whose message does not decrypt.
+    It can be run several times, also with one user whose message fails to decrypt.
     """
 
     def __init__(self, geometry: Geometry, users: int) -> None:
@@ -145,7 +145,7 @@ class MixproofRound:
         self._sent[prepared.claim.credential] = prepared, seal(prepared.submission)
 
     def play(self, *, blamed: bool = False) -> Times:
-        """One round, from the claims to the board; with a user who is named on the way."""
+        """Run one round from the claims to the board, with one cheating user who is traced."""
         if blamed:
             self._send(self._bad(self._seeds[0]))
         times, self._headers, self._transcripts = (
@@ -197,7 +197,7 @@ class MixproofRound:
         return times
 
     def _admit(self) -> dict[bytes, bytes]:
-        """What node 1 checks before its receipts; the submissions."""
+        """Run node 1's checks before its receipts; returns the submissions."""
         private = self._envelope_keys[0]
         opener = suite_named(self._geometry.suite).opener(private, binding(ROUND, 1))
         submissions = {}
@@ -226,7 +226,7 @@ class MixproofRound:
         self._board = analyst.board()
 
     def verify(self) -> tuple[float, Chain]:
-        """Seconds of somebody who checks what the last round published; and what that shows."""
+        """Verify the last round's published documents; returns the seconds and the result."""
         chains: list[Chain] = []
         spent = seconds_of(
             lambda: chains.append(
@@ -243,7 +243,7 @@ class MixproofRound:
 
     @property
     def claims(self) -> list[Claim]:
-        """Of the last round, by ascending credential."""
+        """Claims of the last round, by ascending credential."""
         return self._claims
 
 

@@ -63,9 +63,10 @@ def _processor_time(system: LocalSystem) -> tuple[float, float]:
 
 
 async def price(people: int = 10_000, symbols: int = 21) -> float:
-    """Prints and gives: processor time of a round with node noise / of the plain histogram's.
+    """Print and return the ratio of processor times: a round with node noise / a plain histogram.
 
-    Of all parties and users, enrolment and start apart; both in turn on the same running system.
+    It covers all parties and users without start and enrolment; both rounds run in turn on the same
+    system.
     """
     seconds: dict[str, list[float]] = {PLAIN: [], NODE_NOISE: []}
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:

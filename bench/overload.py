@@ -1,10 +1,11 @@
 """The entry node beyond its capacity: receipts a second when more and more users arrive.
 
-The node's process gets a share of a processor, by stopping and continuing it, so that one driver
-can offer ten times what the node takes. Users arrive in an open loop, each with its own submission,
-and ask again as real devices do. Compared is the rate of receipts at 1, 2, 5 and 10 times the
-capacity, which is measured first, with some calls under way all the time. `used` is the node's
-processor time divided by its share of one processor: above 100%, since its threads run on several.
+The node's process is suspended and resumed, so that it gets a share of a processor and a single
+load generator can offer ten times the node's capacity. Users arrive in an open loop, each with its
+own submission, and ask again as real devices do. Compared is the rate of receipts at 1, 2, 5 and 10
+times the capacity, which is measured first, with some calls under way all the time. `used` is the
+node's processor time divided by its share of one processor: above 100%, since its threads run on
+several.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def throttle(pid: int) -> Iterator[None]:
 
 @dataclass
 class Arrivals:
-    """Users of one rate, and what became of their calls."""
+    """Users that arrive at one rate, and the outcomes of their calls."""
 
     submissions: Sequence[PreparedSubmission]
     connections: EntryConnections
@@ -132,7 +133,7 @@ class Arrivals:
 async def measure_capacity(
     connections: EntryConnections, submissions: Sequence[PreparedSubmission]
 ) -> float:
-    """Receipts a second with `UNDER_WAY` calls going all the time."""
+    """Receipts per second with `UNDER_WAY` calls in progress all the time."""
     places = asyncio.Semaphore(UNDER_WAY)
 
     async def call(user: int) -> None:

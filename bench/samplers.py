@@ -50,7 +50,7 @@ WANTED: Final = Fraction(1, 8)
 
 
 def _rate(work: Callable[[], object], values: int) -> float:
-    """Values a processor second: other processes on the machine do not count."""
+    """Values per second of processor time, which other processes on the machine do not affect."""
     began = time.process_time()
     work()
     return values / (time.process_time() - began)

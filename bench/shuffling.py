@@ -58,7 +58,7 @@ def _peak() -> int:
 def _once(source: Path, memory: int) -> None:
     """Mixes the file.
 
-    Prints processor seconds, and the peak of memory in bytes before and after.
+    Prints processor seconds, and the peak memory in bytes before and after.
     """
     count = source.stat().st_size // LAYER.unit_bytes
     before = _peak()

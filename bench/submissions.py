@@ -2,9 +2,9 @@
 
 The node gets submissions in one message, as from a device whose envelope fits, and others as a
 stream; the bare server takes streams. All get the same bytes over the same TLS from the same
-driver, in turn, so that what else the machine does touches all alike. The driver keeps some calls
-going; it takes a processor of its own, so that rates compare the servers less sharply than their
-processor time does. Once on few connections, and once on a thousand.
+driver, in turn, so that other load on the machine affects all of them equally. The driver keeps
+some calls going; it takes a processor of its own, so that rates compare the servers less sharply
+than their processor time does. Once on few connections, and once on a thousand.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Load:
 
     @property
     def users_per_way(self) -> int:
-        """Users of one way to submit, in all turns."""
+        """Number of users for each way to submit, over all turns."""
         return self.users * self.turns
 
 
@@ -89,9 +89,9 @@ class Server:
     memory: list[int] = field(default_factory=list)
 
     async def turn(self, calls: Sequence[Call]) -> list[bytes]:
-        """The answers.
+        """Run one turn; returns the answers.
 
-        Notes submissions a second, processor seconds of each, and resident bytes before it.
+        Records submissions per second, processor seconds per submission, and resident bytes before.
         """
         places = asyncio.Semaphore(self.load.under_way)
 
@@ -104,7 +104,7 @@ class Server:
         )
 
     async def long_streams(self, submissions: Sequence[PreparedSubmission]) -> list[bytes]:
-        """As `turn`, over `STREAMS` streams that each bring their part."""
+        """Run one `turn` over `STREAMS` streams, each with its part of the submissions."""
 
         async def call_stream(number: int) -> list[bytes]:
             part = submissions[number::STREAMS]
@@ -123,7 +123,7 @@ class Server:
         return [parts[index % STREAMS][index // STREAMS] for index in range(len(submissions))]
 
     async def measure(self, submissions: int, work: Awaitable[list[T]]) -> list[T]:
-        """What the work gives; notes what it cost."""
+        """Run the work and record its cost; returns its result."""
         self.memory.append(resident(self.pid))
         before = processor_seconds(self.pid)
         driver_before = time.process_time()
@@ -188,7 +188,7 @@ def together(some: Sequence[PreparedSubmission]) -> node_pb2.SubmitManyRequest:
 async def sealed_submissions(
     system: LocalSystem, pool: ProcessPoolExecutor, users: int
 ) -> tuple[CheckedRound, list[PreparedSubmission]]:
-    """A round that is open for `users` users of the load test, and one submission of each."""
+    """Open a round for `users` users of the load test, and seal a submission of each."""
     async with control_of(system.deployment) as control:
         opened = await open_round(control, LoadOptions(users=users).plan(system))
     verified = verified_for(system, to_json(opened.announcement), opened.round_id)

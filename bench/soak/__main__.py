@@ -1,9 +1,9 @@
 """`make soak`, `python -m bench.soak --minutes 10`: all attacks at once, beside honest rounds.
 
-A system of its own processes is attacked by devices without a credential, by strangers, by a
-malicious broker and by a malicious node, each again and again. `--without broker,node` leaves some
-of them out. Ends with 1 when an honest submission was lost or refused, a process died or took more
-memory than its container has, or memory, descriptors or files grew from round to round.
+A system of local processes is attacked repeatedly by devices without a credential, by strangers, by
+a malicious broker and by a malicious node. `--without broker,node` leaves some of them out. The
+exit code is 1 if an honest submission was lost or refused, a process died or took more memory than
+its container has, or memory, descriptors or files grew from round to round.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _options() -> argparse.Namespace:
 
 
 async def soak(minutes: float, attacks: Sequence[str]) -> bool:
-    """True if the system withstood the siege; prints the cost."""
+    """Attack the system and print the cost; returns True if it withstood."""
     with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder, sealing_pool() as pool:
         programs = {HOSTILE_NODE: ["bench.soak.hostile_node"]} if NODE in attacks else {}
         if BROKER in attacks:
@@ -93,7 +93,7 @@ async def soak(minutes: float, attacks: Sequence[str]) -> bool:
 
 @asynccontextmanager
 async def _run_siege(system: LocalSystem, attacks: Sequence[str]) -> AsyncIterator[Counter[str]]:
-    """The attacks go on while the block runs; counts their waves."""
+    """Attack while the block runs, and count the waves of each attack."""
     command = [
         sys.executable,
         "-m",

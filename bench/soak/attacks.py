@@ -1,8 +1,8 @@
-"""Attacks on the system, in waves: each is one function that ends, and is begun again.
+"""Attacks on the system, in waves: each attack is a function that is run repeatedly.
 
-`python -m bench.soak.attacks FOLDER NAME...` plays them on the system in the folder until it is
-ended, in a process of its own: the honest devices must not suffer from what it costs to attack. It
-prints the name of each wave.
+`python -m bench.soak.attacks FOLDER NAME...` runs them against the system in the folder until it is
+stopped. It is a separate process, so that the work of attacking does not slow down the honest
+devices. It prints the name of each wave.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NODE: Final = "node"
 
 
 class Siege:
-    """A running system's keys, and a large board that can be asked of it."""
+    """A running system under attack: its keys, and the round with a large board to request."""
 
     def __init__(self, folder: Path) -> None:
         self.deployment = open_deployment(folder / "keys")
@@ -61,7 +61,7 @@ def _wave(name: str) -> None:
 
 
 async def stuck_readers(siege: Siege) -> None:
-    """800 readers of a board, and 400 of a result, that take nothing in."""
+    """800 readers of a board, and 400 of a result, that never read the answer."""
     devices = siege.devices("analyst", "127.0.0.2")
     async with (
         devices.stuck_readers(siege.board, 800, GET_BOARD),
@@ -100,7 +100,7 @@ async def silent_calls(siege: Siege) -> None:
 
 
 async def strangers(siege: Siege) -> None:
-    """2,500 connections without a word, at the entry node and at the analyst."""
+    """2,500 connections that send nothing, at the entry node and at the analyst."""
     entry, analyst = (siege.deployment.roster.party(name).address for name in ("node-1", "analyst"))
     with (
         silent_connections(entry, 2500, "127.0.0.6"),
@@ -149,7 +149,7 @@ async def _again(attack: Callable[[Siege], Awaitable[None]], siege: Siege) -> No
 
 
 async def main() -> None:
-    """Attacks until the process is ended."""
+    """Attack until the process is stopped."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     siege = Siege(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""What stays after each round: memory, descriptors and files of every process, early and late."""
+"""Resources held after each round: memory, descriptors and files of every process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HeldResources:
 
     @classmethod
     def of(cls, pid: int, state: Path) -> HeldResources:
-        """Reads it. Raises `OSError` or `StopIteration` when the process is gone."""
+        """Measure a process. Raises `OSError` or `StopIteration` if it has ended."""
         sizes = []
         for path in state.rglob("*"):
             try:
@@ -49,7 +49,7 @@ class HeldResources:
 
 
 class Growth:
-    """Collects what is left after each round; medians of thirds of the rounds say what grows.
+    """Collects the resources held after each round, and compares medians of thirds of the rounds.
 
     A process that grows by a tenth in a third of the rounds is named; slower growth takes a longer
     soak. What a round leaves on disk is printed, and judged only if later rounds leave more.
@@ -59,11 +59,11 @@ class Growth:
         self._seen: dict[str, list[HeldResources]] = {}
 
     def look(self, name: str, pid: int, state: Path) -> None:
-        """After a round. Errors as in `HeldResources.of`."""
+        """Measure a process after a round. Errors as in `HeldResources.of`."""
         self._seen.setdefault(name, []).append(HeldResources.of(pid, state))
 
     def show(self) -> list[str]:
-        """Prints early beside late; names who grows.
+        """Print early and late rounds side by side; returns the processes that grow.
 
         With too few rounds it says so, and names no process.
         """
@@ -103,5 +103,5 @@ class Growth:
 
 
 def _mean_growth(part: list[HeldResources], field: str) -> float:
-    """By how much it rose from one round to the next, in the mean."""
+    """Mean increase from one round to the next."""
     return float(getattr(part[-1], field) - getattr(part[0], field)) / max(1, len(part) - 1)

@@ -24,7 +24,7 @@ def packet(kind: int, body: bytes, flags: int = 0) -> bytes:
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One client of it."""
+    """Serve one client."""
     flood = asyncio.ensure_future(_flood(writer))
     with suppress(OSError, asyncio.IncompleteReadError):
         while True:
@@ -61,7 +61,7 @@ async def _flood(writer: asyncio.StreamWriter) -> None:
 
 
 async def main() -> None:
-    """Serves until the process is ended."""
+    """Serve until the process is stopped."""
     async with await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[-1])) as server:
         await server.serve_forever()
 

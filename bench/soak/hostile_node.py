@@ -22,10 +22,10 @@ REASON: Final = "because " * 150_000
 
 
 class WordyNode(MixNode):
-    """Honest, but for what it says of itself."""
+    """A node that is honest except for the status that it reports."""
 
     async def watch(self, round_id: str) -> AsyncGenerator[RoundSnapshot, None]:
-        """The first status is the last one."""
+        """Yield a single status, which is final."""
         async for snapshot in super().watch(round_id):
             record = msgspec.structs.replace(
                 snapshot.record, phase=Phase.FAILED, error="BadBatchError", reason=REASON

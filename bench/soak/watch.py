@@ -30,7 +30,7 @@ def limits() -> dict[str, int]:
 
 
 class SystemWatch:
-    """Looks at the processes once a second."""
+    """Measures the processes once a second."""
 
     def __init__(self, system: LocalSystem) -> None:
         self._system = system
@@ -42,7 +42,7 @@ class SystemWatch:
         self._growth = Growth()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Measure until cancelled."""
         while True:
             for name, process in self._system.processes.items():
                 try:
@@ -59,7 +59,7 @@ class SystemWatch:
         self._peaks[name] = max(self._peaks.get(name, 0), sum(peak_resident(pid) for pid in family))
 
     def after_round(self) -> None:
-        """Looks at what a round has left."""
+        """Measure the resources held after a round."""
         for name, process in self._system.processes.items():
             try:
                 self._growth.look(name, process.pid, self._system.folder / "state" / name)
@@ -67,7 +67,7 @@ class SystemWatch:
                 self._dead.add(name)
 
     def took(self, report: LoadReport, seconds: float) -> None:
-        """An honest round that came to its end."""
+        """Record an honest round that ended."""
         self._rounds.append(report)
         if report.failure is not None:
             self._failures.append(report.failure)
@@ -84,7 +84,7 @@ class SystemWatch:
         print(f"  a round failed: {why}", flush=True)
 
     def show(self) -> bool:
-        """Prints all of it; whether the system stood."""
+        """Print all measurements; returns True if the system withstood the attacks."""
         bounds = {**dict.fromkeys(self._system.processes, 0), **limits()}
         over = set()
         print("                       peak MiB   container's MiB   descriptors")
