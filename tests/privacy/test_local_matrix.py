@@ -351,6 +351,27 @@ def test_chances_that_differ_by_less_than_a_float_can_hold_are_different(
         corrupted_bounds(matrix, group(honest), 1e-6)
 
 
+@pytest.mark.parametrize("honest", [1, 100])
+def test_changes_whose_floats_are_alike_are_told_apart(honest: int) -> None:
+    """As floats the second value sends what the third does; its own ratio to the first is smaller.
+
+    The third value's is about e^760.9, and a group without blanket on these outputs shows it.
+    """
+    share, large, small = Fraction(1, 4), Fraction("1e-330"), Fraction("1e-331")
+    rest = 1 - share
+    matrix = LocalMatrix(
+        (
+            (share - small, small, rest),
+            (large, share - large, rest),
+            (small, share - small, rest),
+        )
+    )
+    # share - small - e^759.5 small, on the first output alone.
+    assert delta_bounds(matrix, group(honest), 759.5).certified >= 0.17
+    assert corrupted_bounds(matrix, group(honest), 0.0).epsilon >= 760.7
+    assert epsilon_bounds(matrix, group(1), 1e-6).certified >= 760.7
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_one_report_is_certified_no_less_than_its_exact_delta(seed: int) -> None:
     """In rationals, over matrices with chances of every size down to 1e-400."""
