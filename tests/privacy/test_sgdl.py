@@ -199,3 +199,17 @@ def test_calibration_for_a_large_change_finds_its_padding() -> None:
     assert isinstance(spec, SGDLShuffle)
     assert 0.99 <= epsilon_bounds(spec, target.setting, 1e-4).certified <= 1
     assert 1009 <= spec.padding <= 1030
+
+
+def test_wide_noise_costs_no_more_than_its_pure_epsilon() -> None:
+    """A whole noise of ε 1/3000 a unit, of which the padding cuts next to nothing.
+
+    The brackets of its excess are 1e-4 too wide, so that no plan for ε = 1 was found.
+    """
+    rate = Fraction(699, 2**21)
+    spec = SGDLShuffle(max_value=3000, noise_epsilon=rate, shares=2, padding=43429)
+    found = epsilon_bounds(spec, Setting(2, 2), 1e-6)
+    assert found.attained <= found.certified <= float(3000 * rate) * (1 + 1e-12) < 1
+    target = Target(1.0, 1e-6, 1000, 1000, Adjacency.STANDARD, None, 3000)
+    plan = calibrate("sgdl-shuffle", target)
+    assert 0.99 < epsilon_bounds(plan, target.setting, 1e-6).certified <= 1

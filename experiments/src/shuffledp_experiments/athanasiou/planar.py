@@ -53,7 +53,7 @@ MARK: Final[dict[str, dict[str, Any]]] = {
     name: {"marker": marker, "ms": size, "mfc": "none"}
     for name, marker, size in zip(NAMES, ("s", "o", "^"), (8, 4, 5), strict=True)
 }
-"""Marks of what is certified, which tell equal values apart."""
+"""Marks of the series, which tell equal values apart."""
 
 TABLE_3: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
     (1000, 0.15): ("300", "120", "40", "2"),
@@ -247,10 +247,10 @@ def run_figure(work: RunInputs) -> Results:
 
 
 def _address_words(*, dispersed: bool, given: bool) -> str:
-    """The addresses of a figure, in words; the file holds the dispersed ones only."""
+    """The addresses of a figure, in words; the file has only those outside the centre."""
     if not given:
-        return "stand-in for the dispersed ones" if dispersed else "stand-in for all"
-    return "the dispersed ones" if dispersed else "the dispersed ones in place of all"
+        return f"made-up addresses in place of {'the dispersed ones' if dispersed else 'all'}"
+    return "the dispersed addresses" if dispersed else "the dispersed addresses in place of all"
 
 
 def draw_figure(result: Results) -> Figure:
@@ -271,23 +271,20 @@ def draw_figure(result: Results) -> Figure:
         f"As printed, ε = {first.settings['epsilon']:g} within {radius:g} m", fontsize=10.5
     )
     figure.suptitle(
-        f"Addresses: {first.settings['addresses']}; grid of {squares} x {squares} squares",
+        f"Data: {first.settings['addresses']}; grid of {squares:,} x {squares:,} squares\n"
+        "A line begins at the first number of users for which there is a plan",
         fontsize=11,
     )
     for name in NAMES:
-        drawing.line(axes[0, 0], result, f"{name} as printed", label=name, color=COLOUR[name])
+        style = {"label": name, "color": COLOUR[name], **MARK[name]}
+        drawing.line(axes[0, 0], result, f"{name} as printed", **style)
         for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
-            drawing.line(
-                panel,
-                result,
-                f"{name}, certified to d = {d_max}",
-                label=name,
-                color=COLOUR[name],
-                **MARK[name],
-            )
+            drawing.line(panel, result, f"{name}, certified to d = {d_max}", **style)
     for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
         squares_moved = "1 square" if d_max == 1 else f"{d_max} of {squares} squares"
-        panel.set_title(f"Certified for that, moves up to {squares_moved}", fontsize=10.5)
+        panel.set_title(
+            f"Certified at that ε for moves of up to {squares_moved}", fontsize=10.5
+        )
     drawing.legend_below(figure, columns=5)
     return figure
 

@@ -78,7 +78,9 @@ def _costs(item: NoisySum, total: float, delta: float) -> bool:
 def worst_epsilon(item: NoisySum, delta: float) -> float:
     """Certified ε at δ (per unit under metric adjacency)."""
     if not item.metric:
-        return float(item.least_epsilons(np.array([item.d_max]), delta)[0])
+        total = float(item.least_epsilons(np.array([item.d_max]), delta)[0])
+        # The brackets of a wide noise's excess do not end at its pure ε, where the excess does.
+        return min(total, up(_pure(item, delta) * item.d_max))
     if delta == 0.0:
         return item.local(1)
     if item.kept is None or item.kept.log_concave:
