@@ -4,6 +4,7 @@ another way."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import mpmath
@@ -289,6 +290,31 @@ def test_every_series_of_a_legend_is_seen(results: dict[str, Results]) -> None:
     assert len(figure.axes[0].collections) == len(figure.axes[0].lines)
     certified = [line for line in figure.axes[1].lines if line.get_marker() != "None"]
     assert len({line.get_marker() for line in certified}) == len(certified) > 2
+
+
+def test_no_title_of_a_figure_reaches_beyond_its_panel(results: dict[str, Results]) -> None:
+    """A whole run has two certified panels, and there the title of the last one was cut."""
+    for name, squares in (("002-f24", 500), ("002-f25", 1500), ("002-f28", 1000)):
+        quick = results[name]
+        rows = [
+            replace(
+                row,
+                series=row.series.replace("d = 1", f"d = {squares}"),
+                settings={**row.settings, "d_max": squares},
+            )
+            for row in quick.rows
+            if row.series.endswith("certified to d = 1")
+        ]
+        figure = experiment(name).draw(replace(quick, rows=(*quick.rows, *rows)))
+        figure.canvas.draw()
+        assert len(figure.axes) == 3
+        for axes in figure.axes:
+            title = axes.title.get_window_extent()
+            panel = axes.get_window_extent()
+            assert title.width <= panel.width, axes.get_title()
+        marks = {line.get_label(): line.get_marker() for line in figure.axes[1].lines}
+        legend = dict(zip(*figure.axes[0].get_legend_handles_labels()[::-1], strict=True))
+        assert {label: legend[label].get_marker() for label in marks} == marks
 
 
 def test_a_map_of_made_up_addresses_says_so(results: dict[str, Results]) -> None:

@@ -272,7 +272,7 @@ def draw_figure(result: Results) -> Figure:
     )
     figure.suptitle(
         f"Data: {first.settings['addresses']}; grid of {squares:,} x {squares:,} squares\n"
-        "A line begins at the first number of users for which there is a plan",
+        "No mark: no plan for that many users, or none was computed",
         fontsize=11,
     )
     for name in NAMES:
@@ -281,9 +281,9 @@ def draw_figure(result: Results) -> Figure:
         for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
             drawing.line(panel, result, f"{name}, certified to d = {d_max}", **style)
     for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
-        squares_moved = "1 square" if d_max == 1 else f"{d_max} of {squares} squares"
+        moves = {1: "moves of up to 1 square", squares: "moves across the whole grid"}
         panel.set_title(
-            f"Certified at that ε for moves of up to {squares_moved}", fontsize=10.5
+            f"Certified for {moves.get(d_max, f'moves of up to {d_max:,} squares')}", fontsize=10.5
         )
     drawing.legend_below(figure, columns=5)
     return figure
