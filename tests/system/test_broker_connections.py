@@ -136,6 +136,29 @@ async def test_a_connection_that_is_cancelled_at_any_step_leaves_nothing_behind(
         assert unhandled == []
 
 
+@pytest.mark.parametrize("said", [b"", b"\x10"], ids=["silent", "begun"])
+async def test_a_guard_that_ends_has_closed_the_connection_to_its_client(
+    monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """A program that ends next cancels what still runs, and leaves its connections open."""
+    serve = broker_guard.BrokerGuard.serve
+    serving = asyncio.get_running_loop().create_future()
+
+    async def noted(guard: broker_guard.BrokerGuard, *ends: Any) -> None:
+        serving.set_result(asyncio.current_task())
+        await serve(guard, *ends)
+
+    monkeypatch.setattr(broker_guard.BrokerGuard, "serve", noted)
+    async with HostileBroker([]) as broker:
+        async with broker_guard.run_guard(broker.config, None) as guard:
+            reader, writer = await asyncio.open_unix_connection(guard.path)
+            writer.write(said)
+            task = await serving
+        assert task.done()
+        assert await reader.read() == b""
+        writer.close()
+
+
 async def only_this_task_is_left() -> None:
     """Wait for all other tasks; the test's own time limit ends a wait in vain."""
     while others := asyncio.all_tasks() - {asyncio.current_task()}:

@@ -15,7 +15,7 @@ import contextlib
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from aiomqtt import Topic
 
@@ -94,6 +94,7 @@ async def run_guard(broker: BrokerConfig, pattern: str | None) -> AsyncIterator[
                 yield guard
             finally:
                 server.close()
+                await guard.hang_up()
     finally:
         writer.transport.abort()  # a broker that reads nothing must not keep what was not sent
 
@@ -122,6 +123,8 @@ class BrokerGuard:
         self.request = asyncio.Lock()
         """Held while the library makes a request, its opening included; see `serve`."""
         self._room = asyncio.Semaphore(MAX_UNREAD)
+        self._client: tuple[asyncio.Task[Any], asyncio.StreamWriter] | None = None
+        """The task that serves the client, and the way to the client."""
 
     def release_document(self) -> None:
         """Make room for one more document: the listener has read one."""
@@ -131,8 +134,28 @@ class BrokerGuard:
         """End the connection. A client that still waits for the broker's acceptance is refused."""
         self._stopped.set()
 
+    async def hang_up(self) -> None:
+        """Close the connection to the client, which has closed its own end.
+
+        A task that was left to do so would be cancelled with the event loop, and the connection
+        would stay open.
+        """
+        await asyncio.sleep(0)  # a client that was accepted just now begins to be served
+        if self._client is None:
+            return
+        serving, writer = self._client
+        if not self.ended.done():
+            serving.cancel()
+        try:
+            await asyncio.wait({serving})
+        finally:
+            writer.transport.abort()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve the client until a side hangs up or breaks a limit, or `stop` is called."""
+        serving = asyncio.current_task()
+        if serving is not None:
+            self._client = serving, writer
         # aiomqtt registers its socket with the event loop from a thread, and sends CONNECT only
         # afterwards. A refusal before CONNECT would close a socket that is still to be registered.
         connect = await reader.read(1)
