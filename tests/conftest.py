@@ -41,6 +41,13 @@ def pytest_xdist_auto_num_workers() -> int | None:
     return cores + 2
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the test that leaves a transport open, not the one during which it is found."""
+    from open_transports import watch_transports
+
+    config.pluginmanager.register(watch_transports())
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sorts whole folders; within them the order stays.

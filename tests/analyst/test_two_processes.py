@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from analyst_world import World
@@ -19,7 +20,12 @@ from shuffledp_sim.system.ports import Ports
 async def switch(address: str, target: Callable[[], str]) -> AsyncIterator[None]:
     """Leads every connection to `address` to where `target` says just then, as a name with two
     machines does."""
-    pumps: set[asyncio.Task[None]] = set()
+    tasks: set[asyncio.Task[Any]] = set()
+    writers: list[asyncio.StreamWriter] = []
+
+    def keep(task: asyncio.Task[Any]) -> None:
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -34,11 +40,14 @@ async def switch(address: str, target: Callable[[], str]) -> AsyncIterator[None]
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, _, port = target().rpartition(":")
+        task = asyncio.current_task()
+        assert task is not None
+        keep(task)
+        writers.append(writer)
         there = await asyncio.open_connection(host, int(port))
+        writers.append(there[1])
         for pair in ((reader, there[1]), (there[0], writer)):
-            task = asyncio.ensure_future(pump(*pair))
-            pumps.add(task)
-            task.add_done_callback(pumps.discard)
+            keep(asyncio.ensure_future(pump(*pair)))
 
     host, _, port = address.rpartition(":")
     server = await asyncio.start_server(connect, host, int(port))
@@ -46,9 +55,12 @@ async def switch(address: str, target: Callable[[], str]) -> AsyncIterator[None]
         yield
     finally:
         server.close()
-        for task in list(pumps):
+        await asyncio.sleep(0)  # a connection that was accepted just now begins to be served
+        for task in list(tasks):
             task.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in writers:  # a pump that never began has closed nothing
+            writer.transport.abort()
 
 
 @contextlib.asynccontextmanager

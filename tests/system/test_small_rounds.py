@@ -33,8 +33,9 @@ class Proxy:
         self._serving.add(task)
         place = len(self.counts)
         self.counts.append(0)
+        self._writers.append(writer)
         onward, back = await asyncio.open_connection(self.host, self.port)
-        self._writers += [writer, back]
+        self._writers.append(back)
         await asyncio.gather(self._pass(reader, back, place), self._pass(onward, writer, None))
 
     async def _pass(
@@ -49,6 +50,7 @@ class Proxy:
         writer.close()
 
     async def close(self) -> None:
+        await asyncio.sleep(0)  # a connection that was accepted just now begins to be served
         for writer in self._writers:
             writer.close()
         await asyncio.gather(*self._serving, return_exceptions=True)
