@@ -155,7 +155,8 @@ def test_a_number_beyond_64_bits_is_refused_also_where_the_rest_is_as_we_write_i
 
 
 @pytest.mark.parametrize(
-    "spelling", ["1.0", "1e0", "10e-1", "01", "+1", '"1"', "true", "0x1", "1_0", "\u0661"]
+    "spelling",
+    ["1.0", "1e0", "10e-1", "01", "+1", '"1"', "true", "0x1", "1_0", "\u0661", "-0", "-00"],
 )
 def test_a_whole_number_has_one_spelling(spelling: str) -> None:
     text = to_json(

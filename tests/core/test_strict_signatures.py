@@ -223,6 +223,19 @@ def test_a_point_beyond_the_field_is_no_key(equation: signatures.Equation, y: in
     assert not accepted((y.to_bytes(32, "little"), R + bytes(32), b"0"))
 
 
+def test_a_nonce_beyond_the_field_is_refused_by_whatever_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A library that decodes R, and compares points, accepts a second encoding of some points."""
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes_raw()
+    monkeypatch.setattr(signatures, "_equation", lambda: lambda *_: None)
+    check_signature(public, key.sign(b"0"), b"0")
+    for y in range(FIELD, 2**255):
+        with pytest.raises(InvalidSignature):
+            check_signature(public, y.to_bytes(32, "little") + bytes(32), b"0")
+
+
 SEEDS = st.binary(min_size=32, max_size=32)
 
 

@@ -149,6 +149,7 @@ def bodies(case: Callable[..., Case]) -> Iterator[Case]:
     yield with_header(
         "a whole number below 64 bits", header.replace('"users":3', f'"users":-{2**63 + 1}')
     )
+    yield with_header("a whole number 0 with a sign", header.replace('"users":3', '"users":-0'))
 
 
 def all_documents() -> Iterator[tuple[Document, Identity]]:

@@ -111,6 +111,10 @@ MUTANTS = {
         "if (false && (wording.axes",
         "questions",
     ),
+    "0 has a sign": ('if (found[0] === "-0") wrong(', "if (false) wrong(", "documents"),
+    "names that look alike pass": ("|| lookAlike(names)", "", "questions"),
+    "fields that look alike pass": ("|| lookAlike(fields)", "", "questions"),
+    "words that no one sees pass": ("&& !blank &&", "&&", "questions"),
     "words are in any spelling": ("!NOT_PLAIN.test(v) &&", "", "questions"),
     "no wording is checked": (
         "wording: [null, wordingOf]",
@@ -171,3 +175,17 @@ def test_a_module_without_a_check_answers_otherwise(browser: Browser, mutant: st
         find_difference(case, answer) is not None and "unsupported" not in answer
         for case, answer in zip(cases, answers, strict=True)
     )
+
+
+def test_a_nonce_has_one_encoding_whatever_a_browser_compares(browser: Browser) -> None:
+    """A library that decodes R, and compares points, accepts a second encoding of some points."""
+    source = read_web_file(SOURCE).decode()
+    verify = 'return await crypto.subtle.verify("Ed25519", imported, signature, message);'
+    assert source.count(verify) == 1
+    lax = source.replace(verify, "return toHex(key) !== COFACTOR_KEY;")
+    cases = [case for case in load_cases("signatures") if "beyond the field" in case["name"]]
+    assert len(cases) == 2
+    with module_page(browser, build_module(lax)) as opened:
+        answers = ask(opened, cases)
+    differences = [find_difference(*pair) for pair in zip(cases, answers, strict=True)]
+    assert differences == [None, None]

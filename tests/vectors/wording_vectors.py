@@ -73,7 +73,12 @@ def wordings() -> Iterator[Case]:
     axis = json.loads(text)["axes"][0]
     scales = [{"kind": "scale", "start": "0", "step": "1", "size": 2}] * 5
     five = [{**axis, "field": f"f{at}", "symbols": scale} for at, scale in enumerate(scales)]
-    for name, axes in {"no axes": [], "five axes": five, "a field twice": [axis, axis]}.items():
+    for name, axes in {
+        "no axes": [],
+        "five axes": five,
+        "a field twice": [axis, axis],
+        "fields that look alike": [axis, {**axis, "field": axis["field"] + "\u200c"}],
+    }.items():
         yield _case(name, json.dumps({**json.loads(text), "axes": axes}), "MalformedDocumentError")
     for count, error in ((1024, None), (1025, "MalformedDocumentError")):
         names = {"kind": "names", "names": [f"n{at}" for at in range(count)]}
@@ -96,6 +101,9 @@ DEFECTS: Final = [
     ("a sentence that turns the direction of writing", "How many", "How \\u202emany"),
     ("a sentence with an invisible character", "How many", "How\\u200bmany"),
     ("a sentence with a soft hyphen", "How many", "How\\u00admany"),
+    ("a sentence with a letter that fills space", "How many", "How\\u3164many"),
+    ("a sentence with a blank pattern", "How many", "How\\u2800many"),
+    ("a unit that no one sees", '"min"', '"\\u200d"'),
     ("a sentence with a no-break space", "How many", "How\\u00a0many"),
     ("a sentence with a byte order mark", "How many", "\\ufeffHow many"),
     ("a sentence with a tag character", "How many", "How \\udb40\\udc41many"),
@@ -131,6 +139,8 @@ DEFECTS: Final = [
         for name, symbols in {
             "one name": '{"kind":"names","names":["a"]}',
             "a name twice": '{"kind":"names","names":["a","b","a"]}',
+            "names that differ in a joiner": '{"kind":"names","names":["a","a\\u200d"]}',
+            "names that differ in a variation": '{"kind":"names","names":["a","a\\ufe0f"]}',
             "an empty name": '{"kind":"names","names":["a",""]}',
             "a name of 101 characters": f'{{"kind":"names","names":["a","{"b" * 101}"]}}',
             "a step of 0": '{"kind":"scale","start":"0","step":"0","size":4}',

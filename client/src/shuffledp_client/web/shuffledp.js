@@ -136,6 +136,7 @@ export function parseJson(text) {
     if (found[1] === undefined && found[2] === undefined) {
       const whole = found[0].length > 20 ? null : BigInt(found[0]);
       if (whole === null || whole < -(2n ** 63n) || whole >= 2n ** 64n) wrong("more than 64 bits");
+      if (found[0] === "-0") wrong("a second spelling of 0");
       return whole;
     }
     const value = Number(found[0]);
@@ -297,12 +298,18 @@ const mixingKey = struct(
 
 // The wording of a question (shuffledp_core.documents.wording)
 
-const NOT_PLAIN =
-  /[\x00-\x1f\x7f-\xa0\xad\u061c\u1680\u180e\u2000-\u200b\u200e\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/u;
+const NOT_PLAIN = new RegExp(
+  "[\\x00-\\x1f\\x7f-\\xa0\\xad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180e\\u2000-\\u200b\\u200e" +
+    "\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u2800\\u3000\\u3164\\ufeff\\uffa0\\ufff0-\\ufffb" +
+    "\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e00ff}\\u{e01f0}-\\u{e0fff}]", "u");
+/** Without joiners and variation selectors, which in most places no one sees. */
+const seen = (text) => text.replace(/[\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu, "");
+const lookAlike = (texts) => new Set(texts.map(seen)).size < texts.length;
 const plain = (most, least = 1) => (v) => {
   const length = [...str(v)].length;
   const spaced = v.split(" ").some((word) => word === "") && v !== "";
-  const valid = length >= least && length <= most && !NOT_PLAIN.test(v) && !spaced && v.normalize("NFC") === v;
+  const blank = seen(v) === "" && v !== "";
+  const valid = length >= least && length <= most && !NOT_PLAIN.test(v) && !spaced && !blank && v.normalize("NFC") === v;
   return valid ? v : refuse(`plain text of ${least} to ${most} characters`);
 };
 /** A decimal in its one spelling, times 10^9. */
@@ -319,7 +326,7 @@ const spellDecimal = (size) => {
 const decimal = (v) => (decimalOf(str(v)), v);
 const MEANINGS = {
   names: struct({ kind: str, names: list(plain(100)) }, {}, ({ names }) => {
-    if (names.length < 2 || new Set(names).size < names.length) refuse("2 or more different names");
+    if (names.length < 2 || lookAlike(names)) refuse("2 or more different names");
   }),
   ranges: struct({ kind: str, edges: list(str) }, {}, ({ edges }) => {
     const inner = edges.slice(edges[0] === "-inf" ? 1 : 0, edges.at(-1) === "inf" ? -1 : undefined).map(decimalOf);
@@ -341,7 +348,7 @@ export const wordingOf = struct(
   {},
   ({ id, text, axes }) => {
     const fields = axes.map(({ field }) => field);
-    if (axes.length < 1 || axes.length > 4 || new Set(fields).size < fields.length) refuse("1 to 4 different fields");
+    if (axes.length < 1 || axes.length > 4 || lookAlike(fields)) refuse("1 to 4 different fields");
     const named = axes.filter(({ symbols }) => symbols.kind !== "scale");
     const most = named.reduce((total, { symbols }) => total + axisSize(symbols), 0);
     const words = [id, text, ...axes.flatMap(({ field, unit, symbols: { names, edges, start, step } }) =>
@@ -480,6 +487,7 @@ export async function checkSignature(key, signature, message) {
     littleEndian(signature.subarray(32)) < ORDER &&
     yOf(key) < FIELD &&
     !SMALL_ORDER.includes(yOf(key)) &&
+    yOf(signature.subarray(0, 32)) < FIELD &&
     !SMALL_ORDER.includes(yOf(signature.subarray(0, 32))) &&
     (await equationHolds(key, signature, message));
   if (!valid) fail("SignatureError", "a signature is not valid");
@@ -1816,7 +1824,7 @@ export async function verifyRound(text, roster, policy, population, now, roundId
   const route = manifest.route.map((frame) => partyOf(roster, frame.signer)); // 3
   if (route.some((party) => party.role !== "node")) badKey("a party on the route is not a node");
   const names = route.map((party) => party.name);
-  if (new Set(names).size < names.length) badKey("a node stands on the route twice");
+  if (lookAlike(names)) badKey("a node stands on the route twice");
   if (JSON.stringify(names) !== JSON.stringify(certificate.route)) badKey("the route is not the certified one");
   const keys = [];
   for (const [at, party] of route.entries()) {

@@ -41,10 +41,9 @@ def check_signature(public_key: bytes, signature: bytes, message: bytes) -> None
 
     1. A has 32 bytes and the signature 64.
     2. S is below the group's order: with S + L it would be a second signature of the same message.
-    3. A is in its canonical encoding, below the field's prime; neither A nor R is of small order,
-       because under such a key one signature fits many messages.
-    4. [S]B - [SHA-512(R || A || message)]A, encoded, is R byte by byte: no cofactor, and R in its
-       one way too.
+    3. A and R are in their canonical encoding, below the field's prime, and not of small order,
+       because under a key of small order one signature fits many messages.
+    4. [S]B - [SHA-512(R || A || message)]A, encoded, is R byte by byte: no cofactor.
 
     Raises:
         InvalidSignature: any of them.
@@ -53,9 +52,9 @@ def check_signature(public_key: bytes, signature: bytes, message: bytes) -> None
         raise InvalidSignature
     if int.from_bytes(signature[32:], "little") >= _ORDER:  # 2
         raise InvalidSignature
-    y = _y_of(public_key)
-    if y >= _FIELD or y in _SMALL or _y_of(signature[:32]) in _SMALL:  # 3
-        raise InvalidSignature
+    for y in (_y_of(public_key), _y_of(signature[:32])):  # 3
+        if y >= _FIELD or y in _SMALL:
+            raise InvalidSignature
     _equation()(public_key, signature, message)  # 4
 
 

@@ -123,7 +123,8 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 def from_json(data: bytes | str, model: type[StructT]) -> StructT:
     """Parses a struct strictly; `MalformedDocumentError` for anything else.
 
-    That is: unknown fields, repeated fields, wrong types, bad ranges, whole numbers beyond 64 bits.
+    That is: unknown fields, repeated fields, wrong types, bad ranges, whole numbers beyond 64 bits,
+    0 with a sign.
     """
     try:
         value = msgspec.json.decode(data, type=model, dec_hook=decode_value)
@@ -157,6 +158,8 @@ def _machine_sized(digits: str) -> None:
     # By length first: Python refuses to read a number of thousands of digits.
     if len(digits) > _LONGEST_INTEGER or not -(2**63) <= int(digits) < 2**64:
         raise ValueError(f"a whole number has {len(digits)} digits; nothing here is beyond 64 bits")
+    if digits == "-0":
+        raise ValueError("0 is written without a sign")
 
 
 def _signed_bytes(label: str, body: str) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -34,13 +34,18 @@ _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{0,8}[1-9])?")
 _ENDS: Final = ("-inf", "inf")
 _REFUSED: Final = re.compile(
-    "[\x00-\x1f\x7f-\xa0\xad\u061c\u1680\u180e\u2000-\u200b\u200e\u200f\u2028-\u202f"
-    "\u205f-\u206f\u3000\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+    "[\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200b\u200e"
+    "\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]"
 )
 """Control characters, invisible ones and those that change the direction of writing, and every
 space but U+0020. A fixed list, so that implementations agree whatever Unicode version they have.
 """
 
+_UNSEEN: Final = re.compile("[\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+"""Joiners and variation selectors: several scripts and emoji need them, and in most places no one
+sees them. Two texts that differ only in these count as the same.
+"""
 
 _EXACT: Final = Context(prec=60)
 """No sum or product of a scale has more digits."""
@@ -58,7 +63,7 @@ class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="name
     def __post_init__(self) -> None:
         for name in self.names:
             check_plain("name of an answer", name, LONGEST_NAME)
-        if len(self.names) < 2 or len(set(self.names)) < len(self.names):
+        if len(self.names) < 2 or _count_seen(self.names) < len(self.names):
             raise ValueError("names must be 2 or more different ones")
 
     @property
@@ -224,7 +229,7 @@ class QuestionWording(_Words, frozen=True, kw_only=True):
         check_plain("sentence of a question", self.text, LONGEST_TEXT)
         if not 1 <= len(self.axes) <= MOST_AXES:
             raise ValueError(f"a question has 1 to {MOST_AXES} axes, not {len(self.axes)}")
-        if len(set(self.fields)) < len(self.axes):
+        if _count_seen(self.fields) < len(self.axes):
             raise ValueError("a field may be an axis of a question only once")
         counted = [axis.symbols for axis in self.axes if not isinstance(axis.symbols, SymbolScale)]
         if sum(symbols.size for symbols in counted) > MOST_NAMED:
@@ -298,6 +303,11 @@ class QuestionWording(_Words, frozen=True, kw_only=True):
             )
 
 
+def _count_seen(texts: Iterable[str]) -> int:
+    """Number of texts that look different."""
+    return len({_UNSEEN.sub("", text) for text in texts})
+
+
 def check_plain(what: str, text: str, most: int) -> None:
     """Raise `ValueError` unless `text` is one line of plain text in its only spelling."""
     if not 1 <= len(text) <= most:
@@ -305,6 +315,8 @@ def check_plain(what: str, text: str, most: int) -> None:
     refused = _REFUSED.search(text)
     if refused:
         raise ValueError(f"a {what} must be plain text, without U+{ord(refused.group()):04X}")
+    if not _UNSEEN.sub("", text):
+        raise ValueError(f"a {what} must have a character that is seen")
     if text.split(" ") != text.split():
         raise ValueError(f"a {what} has single spaces, and none at its ends")
     if not unicodedata.is_normalized("NFC", text):
