@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
 .PHONY: demo docs test test-labs test-class test-slow test-docker test-ray nightly test-python check check-style check-types check-packages bench soak wheels \
-    accel accel-test accel-timing accel-sanitize sbom advisories version images up round rotate down lab-server lab-round handouts fuzz fuzz-rechecks format clean help proto module
+    accel accel-test accel-timing accel-sanitize sbom advisories version images up round question rotate down lab-server lab-round handouts fuzz fuzz-rechecks format clean help proto module
 
 help:
 	@echo "make demo        run a whole round on this machine"
@@ -166,7 +166,7 @@ version: | uv
 	sed -i 's/^version: .*/version: $(VERSION)/' CITATION.cff
 	$(UV) lock --quiet && sed -i 's/, size = [0-9]*//' uv.lock
 
-# The deployment in containers. OVERLAYS="postgres observability console devices gateway corrupt student ray" or some of them;
+# The deployment in containers. OVERLAYS="postgres observability console devices gateway web corrupt student ray" or some;
 # FLEET_USERS, FLEETS: how many.
 COMPOSE := sh deploy/compose.sh
 export UV
@@ -185,6 +185,11 @@ up: images
 
 round:
 	@USERS=$${USERS:-$$(($(FLEETS) * $(FLEET_USERS)))} sh deploy/round.sh
+
+# The question of the overlay `web`, for the simulated people and one person more, who answers on the page.
+question:
+	@users=$${USERS:-$$(($(FLEETS) * $(FLEET_USERS)))}; USERS=$$users MECHANISM=krr-histogram MAX_VALUE=2 \
+	    sh deploy/round.sh --suite hpke-mlkem768-x25519 --max-reports $$((users + 1))
 
 # New TLS keys and certificates for every party, without a restart. ROTATE=--authority: a new authority and roster, too.
 rotate:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# docker compose on our files: deploy/compose.sh COMMAND.., with OVERLAYS="postgres observability console devices gateway ray corrupt student" or some
-# of them in the environment. Takes compose v2 or the older docker-compose (1.29 or newer), and the images' names from
+# docker compose on our files: deploy/compose.sh COMMAND.., with OVERLAYS="postgres observability console devices gateway web ray
+# corrupt student" or some of them in the environment. Takes compose v2 or the older docker-compose (1.29 or newer), and the images' names from
 # deploy/.env.images. COMPOSE_PROJECT_NAME as usual.
 set -eu
 here=$(dirname "$0")

@@ -6,7 +6,25 @@ umask 077
 OWNER=10001:10001 # the user of our images
 new=/tmp/keys
 
-[ ! -e /parties/root/complete ] || exit 0
+# What the overlay `web` needs, from what fleet and gateway have: it may be added to a deployment that is there.
+add_pages() {
+    [ -d /parties/pages ] && [ ! -e /parties/pages/config.toml ] || return 0
+    find /parties/pages /parties/proxy -mindepth 1 -delete
+    cp -R /parties/gateway/tls.pem /parties/gateway/tls-key.pem /parties/gateway/roster.json /parties/root/enrolment \
+        /parties/fleet/root.pub /parties/pages/
+    touch /parties/pages/enrolment/demo/codes
+    python /containers/pages-certificate.py /parties/proxy
+    for file in question.html pages.toml; do
+        sed "s/0\{64\}/$(cat /parties/fleet/root.pub)/" "/containers/$file" >"/parties/pages/$file"
+    done
+    chown -R "$OWNER" /parties/pages /parties/proxy
+    mv /parties/pages/pages.toml /parties/pages/config.toml
+}
+
+if [ -e /parties/root/complete ]; then
+    add_pages
+    exit 0
+fi
 
 set --
 for party in node-1 node-2 node-3 analyst accountant; do
@@ -55,3 +73,4 @@ printf '%s' "$password" >/parties/ledger/password
 chmod 644 /parties/ledger/password
 give root "$new/root" "$new/enrolment"
 touch /parties/root/complete
+add_pages

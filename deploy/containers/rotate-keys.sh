@@ -31,6 +31,7 @@ renewed() {
 for party in node-1 node-2 node-3 analyst accountant gateway; do
     renewed "$new/$party" "/parties/$party"
 done
+[ ! -e /parties/pages/config.toml ] || renewed "$new/gateway" /parties/pages # overlay web
 renewed "$new/operator" /parties/operator/operator
 renewed "$new/viewer" /parties/viewer/viewer
 renewed "$new/client" /parties/fleet/client
@@ -40,8 +41,8 @@ if ! cmp -s "$new/roster.json" /parties/root/roster.json; then
     cp -R "$new/root" /parties/root/root.new
     rm -rf /parties/root/root
     mv /parties/root/root.new /parties/root/root
-    for party in node-1 node-2 node-3 analyst accountant gateway operator viewer fleet witness-1 witness-2; do
-        # A deployment from before there were witnesses has none.
+    for party in node-1 node-2 node-3 analyst accountant gateway pages operator viewer fleet witness-1 witness-2; do
+        # A deployment from before there were witnesses has none, nor one without pages.
         [ ! -e "/parties/$party/roster.json" ] || put "$new" "/parties/$party" roster.json
     done
     cp "$new/roster.json" /parties/root/roster.json

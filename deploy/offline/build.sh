@@ -3,7 +3,7 @@
 #
 #   deploy/offline/build.sh        as root, on Debian, with debootstrap
 #
-# Makes shuffledp-offline/{python,mosquitto,postgres,prometheus}:bookworm, which take the same commands, mounts and
+# Makes shuffledp-offline/{python,mosquitto,postgres,prometheus,haproxy}:bookworm, which take the same commands, mounts and
 # variables as the official images as far as deploy/compose*.yaml use them, and writes their names to
 # deploy/.env.offline. An image that is there is not made again. Bookworm, because its Python (3.11) is the one of the
 # official base. The mirror is the host's own, from its apt configuration, or DEBIAN_MIRROR (and DEBIAN_SECURITY).
@@ -140,6 +140,10 @@ shape_prometheus() {
 }
 import_prometheus() { load "$1" --change 'USER 65534' --change 'ENTRYPOINT ["/bin/prometheus"]'; }
 
+before_haproxy() { :; }
+shape_haproxy() { :; }
+import_haproxy() { load "$1" --change 'USER haproxy' --change 'CMD ["haproxy", "-f", "/usr/local/etc/haproxy/haproxy.cfg"]'; }
+
 making=
 work=$(mktemp -d /var/tmp/shuffledp-offline.XXXXXX)
 trap ended EXIT
@@ -148,10 +152,12 @@ image python python3
 image mosquitto mosquitto mosquitto-clients
 image postgres postgresql
 image prometheus prometheus
+image haproxy haproxy
 finish
 cat >../.env.offline <<END
 BASE_IMAGE=$PREFIX/python:$SUITE
 MOSQUITTO_IMAGE=$PREFIX/mosquitto:$SUITE
 POSTGRES_IMAGE=$PREFIX/postgres:$SUITE
 PROMETHEUS_IMAGE=$PREFIX/prometheus:$SUITE
+HAPROXY_IMAGE=$PREFIX/haproxy:$SUITE
 END

@@ -30,21 +30,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def deployment() -> Iterator[Composed]:
-    """A deployment with Prometheus, console, gateway, doors for devices and four fleets that `make
+    """A deployment with Prometheus, console, gateways, doors for devices and four fleets that `make
     up` started.
 
     Its last test is that of `make down`.
     """
-    with Ports(7) as ports:  # let go at once: the engine refuses a port that anybody holds
-        prometheus, grafana, node, analyst, broker, gateway, console = ports.numbers
+    with Ports(8) as ports:  # let go at once: the engine refuses a port that anybody holds
+        prometheus, grafana, node, analyst, broker, gateway, console, pages = ports.numbers
     environment = {
-        "OVERLAYS": "observability devices gateway console",
+        "OVERLAYS": "observability devices gateway console web",
         "DEVICES_ADDRESS": "127.0.0.1",
         "NODE_1_PORT": str(node),
         "ANALYST_PORT": str(analyst),
         "BROKER_PORT": str(broker),
         "GATEWAY_PORT": str(gateway),
         "CONSOLE_PORT": str(console),
+        "PAGES_PORT": str(pages),
         "FLEETS": str(FLEETS),
         "FLEET_USERS": str(USERS_OF_A_FLEET),
         "MAX_VALUE": "5",  # a third of the messages of the default

@@ -63,6 +63,7 @@ def test_pinned_images_are_pulled_and_used_by_their_digests(
         "POSTGRES_IMAGE",
         "PROMETHEUS_IMAGE",
         "GRAFANA_IMAGE",
+        "HAPROXY_IMAGE",
     }
     assert all("@sha256:" in digest for digest in pins.values())
     (tmp_path / "pulls").unlink()

@@ -19,11 +19,12 @@ from shuffledp_shuffler.config import NodeConfig
 OVERLAYS = ("postgres", "observability", "corrupt", "devices")
 """Those of which every combination is tried."""
 
-OTHERS = ("console", "gateway", "ray", "student")
+OTHERS = ("console", "gateway", "web", "ray", "student")
 """Those that are tried with all of them at once."""
 
 NODES = ("node-1", "node-2", "node-3")
 METRICS_PORT = "9100"
+PROXY = (DEPLOY / "proxy" / "haproxy.cfg").read_text()
 LISTENING = (*NODES, "analyst", "accountant", "mosquitto")
 MEETINGS = {
     frozenset(pair)
@@ -261,6 +262,7 @@ TEMPLATES: list[tuple[str, type[Section]]] = [
     ("analyst.toml", AnalystConfig),
     ("node.toml", NodeConfig),
     ("gateway.toml", GatewayConfig),
+    ("pages.toml", GatewayConfig),
 ]
 
 
@@ -311,6 +313,41 @@ def test_the_gateway_is_confined_and_meets_whom_devices_meet() -> None:
     }
     assert met == {"fleet", "operator", "node-1", "analyst", "mosquitto"}
     assert "keys-gateway:/parties/gateway" in base["keys"]["volumes"]
+
+
+def test_pages_are_served_behind_a_proxy_that_meets_nobody_else() -> None:
+    found = services("web")
+    assert [port.partition(":")[0] for port in found["proxy"]["ports"]] == ["${PAGES_ADDRESS"]
+    assert found["proxy"]["ports"][0].startswith("${PAGES_ADDRESS:-127.0.0.1}:")
+    base = services()
+    others = {**base, **{name: service for name, service in found.items() if name not in base}}
+    met = {
+        name: {
+            other
+            for other, service in others.items()
+            if other != name and set(found[name]["networks"]) & set(service.get("networks", ()))
+        }
+        for name in ("proxy", "pages")
+    }
+    assert met["proxy"] == {"pages"}
+    assert met["pages"] == {"proxy", "fleet", "operator", "node-1", "analyst", "mosquitto"}
+    assert compose_file("web")["networks"]["web"]["internal"] is True
+    assert found["pages"]["volumes"] == ["keys-pages:/keys:ro", "state-pages:/state"]
+    assert found["proxy"]["volumes"] == ["./proxy:/proxy:ro", "${PAGES_TLS:-tls-proxy}:/tls:ro"]
+
+
+def test_the_gateway_for_pages_believes_only_its_proxy_and_listens_only_beside_it() -> None:
+    """The address is that of the compose file, where another network is chosen, too."""
+    config = load_config(DEPLOY / "containers" / "pages.toml", GatewayConfig)
+    found = services("web")
+    (proxy,) = found["pages"]["command"]
+    assert proxy == found["proxy"]["networks"]["web"]["ipv4_address"]
+    assert config.web is not None
+    assert config.web.proxies == (proxy.replace("${WEB_NETWORK:-10.213.78}", "10.213.78"),)
+    assert config.web.listen.split(":")[0] in found["pages"]["networks"]["web"]["aliases"]
+    assert f"server gateway {config.web.listen}" in PROXY
+    assert "http-request del-header X-Forwarded-For" in PROXY
+    assert "option forwardfor" in PROXY
 
 
 def test_every_other_overlay_fits_all_of_them() -> None:

@@ -37,6 +37,8 @@ class Volumes:
         made = self.deployment.folder
         for party in (*PARTIES, "gateway", *WITNESSES):
             shutil.copytree(made / party, self.parties / party)
+        shutil.copytree(made / "gateway", self.parties / "pages")  # with the overlay `web`
+        (self.parties / "pages" / "config.toml").touch()
         for owner, name in (("operator", "operator"), ("viewer", "viewer"), ("fleet", "client")):
             shutil.copytree(made / name, self.parties / owner / name)
         shutil.copytree(made / "root", self.parties / "root" / "root")
@@ -108,6 +110,6 @@ def test_all_certificates_are_renewed_without_a_new_roster(volumes: Volumes) -> 
     done = volumes.rotate()
     assert done.returncode == 0, done.stderr
     after = volumes.certificates()
-    assert len(after) == 9
+    assert len(after) == 10
     assert all(after[name] != before[name] for name in after)
     assert {roster.serial for roster in volumes.rosters()} == {volumes.deployment.roster.serial}
