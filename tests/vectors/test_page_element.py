@@ -13,7 +13,10 @@ from page_world import ASKED, CODE, PageGateway
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 from wording_vectors import MINUTES
 
+from shuffledp_client.http_api import problem_of
+from shuffledp_core.documents.signed import to_json
 from shuffledp_core.documents.wording import QuestionAxis, QuestionWording, SymbolNames
+from shuffledp_core.errors import UnknownRoundError
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
@@ -107,6 +110,30 @@ def test_a_question_in_words_takes_the_place_of_the_pages_own(browser: Browser) 
     look.click()
     expect(page.get_by_role("row", name="60 or more min")).to_be_visible()
     check_page(page)
+    context.close()
+
+
+def test_a_page_that_is_opened_before_the_round_can_look_again(browser: Browser) -> None:
+    gateway = PageGateway()
+    problem = problem_of(UnknownRoundError("no round is open"))
+    gateway.lies["announcement"] = lambda _: (404, "application/problem+json", to_json(problem))
+    context = browser.new_context(viewport=PHONE)
+    context.clock.set_fixed_time(NOW / 1000)
+    gateway.serve(context)
+    page = context.new_page()
+    page.set_default_timeout(MINUTE)
+    page.goto("http://localhost/question")
+    page.get_by_label("Your code").fill(CODE)
+    page.get_by_role("button", name="Use this code").click()
+    expect(page.get_by_text("There is no question at the moment")).to_be_visible()
+    check_page(page)
+    look = page.get_by_role("button", name="Look again")
+    look.click()
+    expect(page.get_by_text("There is no question at the moment")).to_be_visible()
+    gateway.lies.clear()
+    look.click()
+    expect(page.get_by_label("Badly")).to_be_visible()
+    expect(page.get_by_role("status")).to_be_empty()
     context.close()
 
 

@@ -9,7 +9,7 @@
 //
 // A round whose certificate has the question in words is shown with these signed words instead.
 
-import { Device, symbolNames } from "./shuffledp.min.js";
+import { Device, ShuffleError, symbolNames } from "./shuffledp.min.js";
 
 const STYLE = `
   :host { display: block; box-sizing: border-box; max-width: 38rem; padding: 1.25rem; border: 1px solid #b9c0c8;
@@ -83,7 +83,21 @@ class ShuffledpQuestion extends HTMLElement {
   }
 
   connectedCallback() {
-    this.run("Checking the round…", () => this.start());
+    this.begin();
+  }
+
+  /** Looks for the question; where there is none, or the gateway is away, it can be looked for again. */
+  begin() {
+    return this.run("Checking the round…", async () => {
+      try {
+        await this.start();
+      } catch (error) {
+        const again = element("button", { type: "button" }, "Look again");
+        again.addEventListener("click", () => this.begin());
+        this.show(again);
+        throw error.code === "UnknownRoundError" ? new ShuffleError(error.code, "There is no question at the moment") : error;
+      }
+    });
   }
 
   /** Runs a step, with its progress or its error in the status line. */
@@ -138,7 +152,7 @@ class ShuffledpQuestion extends HTMLElement {
       event.preventDefault();
       this.run("Making your key…", async () => {
         await this.device.enrol(input.value);
-        await this.start();
+        await this.begin();
       });
     });
     this.show(form);
