@@ -5,25 +5,32 @@ The rest: the page.
 
 from __future__ import annotations
 
+import math
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+import tomllib
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from commands import Shell
 
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_client.config import ClientConfig, load_member
+from shuffledp_client.policy import Policy
 from shuffledp_core.errors import ConfigError
 from shuffledp_core.runtime.config import load_config
 from shuffledp_core.runtime.keys import load_party, load_roster
+from shuffledp_ops.keys.enrolment import SETTINGS
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_sim.deploy import running
 from shuffledp_sim.deploy.detached import DetachedProcess
@@ -61,6 +68,34 @@ def test_what_is_made_is_what_the_programs_read_and_every_port_is_another(tmp_pa
         assert device.broker == analyst.broker
         assert (device.policy.epsilon, device.policy.delta) == (EPSILON, DELTA)
         load_member(device.keys, load_roster(device.roster, device.root_key))
+
+
+def test_devices_that_are_made_and_those_enrolled_have_one_default(tmp_path: Path) -> None:
+    """Of what depends on the mechanism: `shuffledp demo`'s own leaves nothing at corrupt nodes."""
+    make(tmp_path / "lab", devices=1, nodes=3)
+    made = load_config(tmp_path / "lab" / "device-1.toml", ClientConfig).policy
+    enrolled = msgspec.convert(tomllib.loads(SETTINGS)["policy"], Policy)
+    for policy in (made, enrolled):
+        assert (policy.messages, policy.epsilon_corrupted) == (100_000, math.inf)
+
+
+def test_a_gateway_on_request_serves_a_page_to_a_browser_on_this_machine(
+    tmp_path: Path, shuffledp: Shell
+) -> None:
+    code, said, errors = shuffledp("deploy", "init", "lab", "--gateway", "--nodes", "2")
+    assert code == 0, errors
+    (page,) = re.findall(r"http://127\.0\.0\.1:\d+/v1/web/example\.html", said)
+    assert "--max-reports 6 --suite hpke-mlkem768-x25519" in said
+    code, codes, errors = shuffledp("keys", "codes", "lab/keys")
+    assert (code, len(codes.split())) == (0, 1), errors
+    try:
+        assert "gateway" in running.start_all(tmp_path / "lab")
+        with urllib.request.urlopen(page, timeout=240) as answer:  # noqa: S310 - ours
+            text = answer.read().decode()
+        assert "How many cups of coffee" in text
+        assert [one.health for one in running.look(tmp_path / "lab")] == ["healthy"] * 6
+    finally:
+        assert "gateway" in running.stop_all(tmp_path / "lab")
 
 
 def test_a_deployment_is_never_overwritten(tmp_path: Path, shuffledp: Shell) -> None:

@@ -46,8 +46,11 @@ from shuffledp_core.errors import (
 from shuffledp_core.runtime.clock import Clock, system_clock
 from shuffledp_core.sampling.randomness import RandomIntegers
 
-POLL_SECONDS: Final = 60.0
-"""Mean interval at which `Device.questions` asks for open rounds."""
+POLL_SECONDS: Final = 20.0
+"""Mean interval at which `Device.questions` asks for open rounds.
+
+Pauses are at most half as long again, so that no round of 40 s is missed without a broker.
+"""
 
 
 class Device:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import math
 import re
 import secrets
 import shutil
@@ -33,13 +34,24 @@ from shuffledp_ops.keys.names import check_names
 from shuffledp_ops.keys.pki import Deployment, replace_addresses, write_client
 from shuffledp_ops.keys.renewal import alone
 
-SETTINGS: Final = """\
+MESSAGES: Final = 100_000
+"""Default of a device's `messages`: every mechanism of ours that can be certified for its round."""
+
+EPSILON_CORRUPTED: Final = math.inf
+"""Default of a device's `epsilon_corrupted`: the guarantee rests on one honest node.
+
+Noise of nodes, the default of `shuffledp demo`, leaves nothing when every node is corrupt, and what
+sums leave (up to 40) protects no better.
+"""
+
+SETTINGS: Final = f"""\
 [policy]                  # what a round may ask for; deploy/config/client.toml explains every key
 epsilon = 2.0
 delta = 1e-6
-epsilon_corrupted = 40.0
+epsilon_corrupted = {EPSILON_CORRUPTED}   # any: one of the nodes must be honest
 nodes = 2
 operators = 2
+messages = {MESSAGES}
 """
 """Default settings of a device."""
 

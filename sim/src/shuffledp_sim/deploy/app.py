@@ -25,19 +25,26 @@ def init(
         int, typer.Option(min=1, max=1000, help="Number of devices, named device-1 and so on.")
     ] = 5,
     nodes: Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes.")] = 3,
+    gateway: Annotated[
+        bool,
+        typer.Option("--gateway", help="Add an HTTPS gateway, which also serves a web page."),
+    ] = False,
 ) -> None:
     """Create keys, configurations on free ports of this machine, and devices for a sample round."""
-    from shuffledp_sim.deploy.making import make, sample_round
+    from shuffledp_sim.deploy.making import make, page_address, sample_round
 
-    deployment = make(folder, devices=devices, nodes=nodes)
+    deployment = make(folder, devices=devices, nodes=nodes, gateway=gateway)
     parties = len(deployment.roster.parties)
     typer.echo(f"{parties} parties, a broker and {devices} devices are in {folder}. Next:")
     typer.echo(f"  shuffledp deploy start {folder}")
-    typer.echo(f"  {sample_round(folder, devices)}")
+    typer.echo(f"  {sample_round(folder, devices, gateway=gateway)}")
     typer.echo(
         f"  shuffledp-client submit --config {folder}/device-1.toml --value 3        # and so on, "
         "each device"
     )
+    if gateway:
+        typer.echo(f"  shuffledp keys codes {folder}/keys        # a code for the page")
+        typer.echo(f"  {page_address(folder)}        # in Chromium, one answer more")
 
 
 @deploy_app.command("start")

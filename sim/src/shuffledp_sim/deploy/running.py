@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from shuffledp_client.gateway.config import GatewayConfig
+from shuffledp_client.gateway.probe import probe as probe_gateway
 from shuffledp_core.errors import ConfigError, ShuffleDPError
 from shuffledp_core.runtime.addresses import host_and_port
 from shuffledp_core.runtime.config import BrokerConfig, load_config
 from shuffledp_core.transport.probe import ProbedConfig, probe
+from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, open_deployment
 from shuffledp_sim.deploy.detached import DetachedProcess
 
@@ -34,25 +39,21 @@ class _Announcing(ProbedConfig, frozen=True, kw_only=True, forbid_unknown_fields
 
 @dataclass(frozen=True)
 class DeployedProcess:
-    """One process and its health check: a party by its configuration, the broker by its address."""
+    """One process, its address, and a probe that raises unless it serves."""
 
     process: DetachedProcess
     address: str
-    config: ProbedConfig | None
+    probe: Callable[[], Awaitable[None]]
 
     @property
     def name(self) -> str:
-        """The party's name, or "broker"."""
+        """The party's name, "broker" or "gateway"."""
         return self.process.name
 
     async def answers(self) -> bool:
         """True if it serves."""
         try:
-            if self.config is not None:
-                await probe(self.config)
-            else:
-                _, writer = await asyncio.open_connection(*host_and_port(self.address))
-                writer.close()
+            await self.probe()
         except (ShuffleDPError, OSError):
             return False
         return True
@@ -87,14 +88,27 @@ def members(folder: Path) -> list[DeployedProcess]:
             BROKER,
             ("shuffledp_sim.system.broker", str(broker.port)),
             f"{broker.host}:{broker.port}",
+            partial(_connect, f"{broker.host}:{broker.port}"),
         )
     ]
     for party in roster.parties:
         file = folder / f"{party.name}.toml"
         config = load_config(file, ProbedConfig)
         program = (_PROGRAMS[party.role], "--config", str(file))
-        processes.append(_member(folder, party.name, program, config.listen, config))
+        check = partial(probe, config)
+        processes.append(_member(folder, party.name, program, config.listen, check))
+    file = folder / f"{GATEWAY}.toml"
+    if file.exists():
+        gateway = load_config(file, GatewayConfig)
+        program = ("shuffledp_client.gateway.cli", "--config", str(file))
+        check = partial(asyncio.to_thread, probe_gateway, gateway)
+        processes.append(_member(folder, GATEWAY, program, gateway.listen, check))
     return processes
+
+
+async def _connect(address: str) -> None:
+    _, writer = await asyncio.open_connection(*host_and_port(address))
+    writer.close()
 
 
 def _member(
@@ -102,10 +116,10 @@ def _member(
     name: str,
     program: tuple[str, ...],
     address: str,
-    config: ProbedConfig | None = None,
+    check: Callable[[], Awaitable[None]],
 ) -> DeployedProcess:
     return DeployedProcess(
-        DetachedProcess(name, (sys.executable, "-m", *program), folder), address, config
+        DetachedProcess(name, (sys.executable, "-m", *program), folder), address, check
     )
 
 
