@@ -36,6 +36,8 @@ DESKTOP: ViewportSize = {"width": 1100, "height": 900}
 MINUTE = 60_000
 PAGES = 6
 DEVICES = 34
+MANY_PAGES = 50
+MANY_DEVICES = 500
 
 pytestmark = [
     pytest.mark.slow,
@@ -44,7 +46,7 @@ pytestmark = [
 
 
 def question_of(system: LocalSystem) -> str:
-    policy = {"epsilon": 5, "delta": 1e-2, "epsilon_corrupted": 20}
+    policy = {"epsilon": 5, "delta": 1e-2, "epsilon_corrupted": "inf"}
     return f"""<shuffledp-question root-key="{system.deployment.root_key}"
         population="{system.population}" policy='{json.dumps(policy)}'>
         <p slot="question">How did you sleep last night?</p>
@@ -113,15 +115,21 @@ def aside(work: Coroutine[Any, Any, Any]) -> Any:
         return thread.submit(asyncio.run, work).result(240)
 
 
-async def opened(system: LocalSystem, suite: str) -> str:
+async def opened(
+    system: LocalSystem,
+    suite: str,
+    mechanism: str = "krr-histogram",
+    reports: int = PAGES + DEVICES,
+) -> str:
     async with control_of(system.deployment) as control:
         plan = small_plan(
             system,
-            mechanism="krr-histogram",
+            mechanism=mechanism,
             size=4,
             suite=suite,
-            min_reports=PAGES + DEVICES,
-            max_reports=PAGES + DEVICES,
+            min_reports=reports,
+            max_reports=reports,
+            open_seconds=3600.0,
         )
         return (await open_round(control, plan)).round_id
 
@@ -173,6 +181,31 @@ def test_pages_and_python_devices_answer_one_round_and_every_page_finds_its_mess
     assert complaints == []
     for context in contexts:
         context.close()
+
+
+@pytest.mark.timeout(1800)
+def test_fifty_browsers_and_five_hundred_devices_lose_nothing_among_noise_of_nodes(
+    browser: Browser, running: LocalSystem, pages_at: str, pool: ProcessPoolExecutor
+) -> None:
+    """With the mechanism of `shuffledp demo`; every page finds its message and the answer."""
+    everyone = MANY_PAGES + MANY_DEVICES
+    round_id = aside(opened(running, "hpke", "node-histogram", everyone))
+    tomorrow = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    complaints: list[str] = []
+    pages = []
+    for code in add_codes(running.deployment, MANY_PAGES, tomorrow):
+        pages.append(visit(browser.new_context(viewport=PHONE), pages_at, complaints))
+        answer(pages[-1], code, "Badly")
+    aside(submit_some(running, pool, round_id, MANY_DEVICES))
+    signed: Signed = aside(ended(running, round_id))
+    result = verify_from(running.deployment.roster.analyst, signed, Result)
+    assert (result.accepted, result.dropped) == (everyone, 0)
+    assert result.messages > everyone
+    for page in pages:
+        page.get_by_role("button", name="Look for the result").click()
+        expect(page.get_by_text(f"{everyone} people took part. Your message is")).to_be_visible()
+        page.context.close()
+    assert complaints == []
 
 
 def test_a_page_of_another_server_runs_the_pinned_module_only(

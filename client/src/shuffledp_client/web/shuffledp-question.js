@@ -60,7 +60,8 @@ export function guaranteeOf(round) {
   const names = route.map(({ name }) => name).join(", ");
   const unit = certificate.adjacency === "metric" ? " per unit" : "";
   const { epsilon, honest, users, corrupted, delta } = certificate;
-  const first = `As long as one of the servers ${names} is honest, and ${honest} of ${users} answers are honest people's, ` +
+  const crowd = round.mechanism.crowd ? `, and ${honest} of ${users} answers are honest people's` : "";
+  const first = `As long as one of the servers ${names} is honest${crowd}, ` +
     `no one can learn more about your answer than ε = ${shown(epsilon.certified)}${unit} allows (δ = ${shown(delta)}).`;
   const second = corrupted.epsilon === null
     ? "If all these servers work together, nothing hides your answer."

@@ -20,10 +20,12 @@ function fail(code, message) {
 }
 
 const malformed = (message) => fail("MalformedDocumentError", message);
+const unsupported = (message) => fail("UnsupportedError", message);
 const foreign = (message) => fail("ForeignDocumentError", message);
 
 // Bytes
 
+const bytesOf = async (buffer) => new Uint8Array(await buffer);
 const utf8 = (text) => new TextEncoder().encode(text);
 const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -44,49 +46,65 @@ function concat(...parts) {
 }
 
 async function digest(bytes) {
-  return toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
+  return toHex(await sha256(bytes));
 }
 
 /** A whole number as `size` bytes, big endian. */
 function bigEndian(number, size) {
-  return Uint8Array.from({ length: size }, (_, at) => Math.floor(number / 256 ** (size - 1 - at)) % 256);
+  return Uint8Array.from({ length: size }, (_, at) => floor(number / 256 ** (size - 1 - at)) % 256);
 }
 
-// By name, because minifiers write a call of Math.sqrt as a power, which browsers may round otherwise.
-const { sqrt } = Math;
+// By name, which is shorter where it is used, and because minifiers write a call of Math.sqrt as a
+// power, which browsers may round otherwise.
+const { abs, ceil, cos, exp, expm1, floor, log1p, max, min, sin, sqrt } = Math;
+const ln = Math.log;
+const TURN = 2 * Math.PI;
+const { stringify } = JSON;
+const { subtle } = crypto;
+const zeros = (size) => new Float64Array(size);
+const upTo = (length, of) => Array.from({ length }, (_, at) => of(at));
+const floats = (length, of) => Float64Array.from({ length }, (_, at) => of(at));
+const sumBy = (values, of = (value) => value) => values.reduce((total, value, at) => total + of(value, at), 0);
 
 // Rationals of whole numbers of any size
 
 const gcd = (a, b) => (b ? gcd(b, a % b) : a);
 
 export class Ratio {
-  constructor(n, d = 1n) {
+  /** Of whole numbers, BigInt or not; the denominator is above 0. */
+  constructor(numerator, denominator = 1n) {
+    const [n, d] = [BigInt(numerator), BigInt(denominator)];
     const common = gcd(n < 0n ? -n : n, d);
     [this.n, this.d] = [n / common, d / common];
   }
   static of(number) {
-    return new Ratio(BigInt(number));
+    return number instanceof Ratio ? number : new Ratio(number);
   }
   plus(other) {
-    return new Ratio(this.n * other.d + other.n * this.d, this.d * other.d);
+    const { n, d } = Ratio.of(other);
+    return new Ratio(this.n * d + n * this.d, this.d * d);
   }
   minus(other) {
-    return new Ratio(this.n * other.d - other.n * this.d, this.d * other.d);
+    const { n, d } = Ratio.of(other);
+    return new Ratio(this.n * d - n * this.d, this.d * d);
   }
   times(other) {
-    return new Ratio(this.n * other.n, this.d * other.d);
+    const { n, d } = Ratio.of(other);
+    return new Ratio(this.n * n, this.d * d);
   }
   over(other) {
-    return new Ratio(this.n * other.d, this.d * other.n);
+    const { n, d } = Ratio.of(other);
+    return new Ratio(this.n * d, this.d * n);
   }
   floor() {
-    return this.n / this.d - (this.n % this.d < 0n ? 1n : 0n);
+    return Number(this.n / this.d - (this.n % this.d < 0n ? 1n : 0n));
   }
   ceil() {
     return -new Ratio(-this.n, this.d).floor();
   }
   below(other) {
-    return this.n * other.d < other.n * this.d;
+    const { n, d } = Ratio.of(other);
+    return this.n * d < n * this.d;
   }
   valueOf() {
     return Number(this.n) / Number(this.d);
@@ -198,6 +216,7 @@ const int = (v) => {
   return Number.isSafeInteger(Number(v)) ? Number(v) : v;
 };
 const orNull = (type) => (v) => (v === null ? null : type(v));
+const absent = (type) => [null, orNull(type)];
 const list = (type) => (v) => (Array.isArray(v) ? v.map(type) : refuse("a list"));
 const among = (...words) => (v) => (words.includes(v) ? v : refuse(words.join(" or ")));
 const key32 = (v) => (/^[0-9a-f]{64}$/.test(str(v)) ? v : refuse("64 lower-case hex digits"));
@@ -208,7 +227,7 @@ const whole = (low, high = 2 ** 31 - 1) => (v) =>
 const ratio = (high) => (v) => {
   const parts = /^([0-9]{1,31})\/([0-9]{1,31})$/.exec(str(v));
   if (!parts || BigInt(parts[2]) === 0n) refuse("a rational such as 1/3");
-  const value = new Ratio(BigInt(parts[1]), BigInt(parts[2]));
+  const value = new Ratio(parts[1], parts[2]);
   const limit = 2n ** 63n;
   if (`${value}` !== v || value.n <= 0n || value.n > limit || value.d > limit) refuse("a rational in range");
   return high && high.below(value) ? refuse(`a rational up to ${high}`) : value;
@@ -286,7 +305,7 @@ const geometryOf = struct(
 );
 const estimateOf = struct(
   { quantity: str, values: list(num), standard_errors: list(num), lows: list(num), highs: list(num) },
-  { mean: [null, orNull(num)], mean_standard_error: [null, orNull(num)] },
+  { mean: absent(num), mean_standard_error: absent(num) },
 );
 const mixingKey = struct(
   { blinding: str, blinding_proof: str },
@@ -350,10 +369,10 @@ export const wordingOf = struct(
     const fields = axes.map(({ field }) => field);
     if (axes.length < 1 || axes.length > 4 || lookAlike(fields)) refuse("1 to 4 different fields");
     const named = axes.filter(({ symbols }) => symbols.kind !== "scale");
-    const most = named.reduce((total, { symbols }) => total + axisSize(symbols), 0);
+    const most = sumBy(named, ({ symbols }) => axisSize(symbols));
     const words = [id, text, ...axes.flatMap(({ field, unit, symbols: { names, edges, start, step } }) =>
       [field, unit, ...(names ?? edges ?? [start, step])])];
-    const bytes = words.reduce((total, word) => total + utf8(word).length, 0);
+    const bytes = sumBy(words, (word) => utf8(word).length);
     if (most > 1024 || bytes > 16_384) refuse("fewer words");
   },
 );
@@ -369,7 +388,7 @@ export function symbolNames({ axes }, most = 1000) {
   };
   if (axes.reduce((total, { symbols }) => total * axisSize(symbols), 1) > most) return null;
   return axes.reduce((all, axis) => all.flatMap((first) =>
-    Array.from({ length: axisSize(axis.symbols) }, (_, at) => [...first, nameOf(axis)(at)])), [[]])
+    upTo(axisSize(axis.symbols), (at) => [...first, nameOf(axis)(at)])), [[]])
     .map((parts) => parts.join(", "));
 }
 
@@ -389,10 +408,10 @@ const DOCUMENTS = {
       populations: list(struct({ name: str, enrolment_key: key32 })),
       tls_authority: str,
     },
-    { serial: [0, int], issued_at: [0, int], expires_at: [0, int], broker: [null, orNull(str)], log: [null, logOf] },
+    { serial: [0, int], issued_at: [0, int], expires_at: [0, int], broker: absent(str), log: [null, logOf] },
     checkRoster,
   ),
-  credential: document({ population: str, public_key: key32 }, { expires_at: [null, orNull(int)] }),
+  credential: document({ population: str, public_key: key32 }, { expires_at: absent(int) }),
   certificate: document(
     {
       deployment: str, round_id: str, stage: str, population: str, mechanism: (v) => mechanismOf(v),
@@ -400,14 +419,14 @@ const DOCUMENTS = {
       max_distance: int, delta: num,
       epsilon: struct(
         { certified: orNull(num), attained: orNull(num) },
-        { published: [null, orNull(num)] },
+        { published: absent(num) },
       ),
       corrupted: struct({ epsilon: orNull(num), delta: num }),
       standard_error: num, assumptions: list(str), basis: list(str), holds: bool,
       ledger: struct(
         { entry: int, spent: orNull(num), delta: num, limit: num },
         {
-          composition: ["fixed", among("adaptive", "fixed")], if_fixed: [null, orNull(num)],
+          composition: ["fixed", among("adaptive", "fixed")], if_fixed: absent(num),
           reconciled: [null, int],
         },
       ),
@@ -438,9 +457,9 @@ const DOCUMENTS = {
   result: document(
     { deployment: str, round_id: str, outcome: str },
     {
-      reason: [null, orNull(str)], error: [null, orNull(str)], accepted: [0, int], messages: [0, int],
-      board_digest: [null, orNull(str)], estimate: [null, orNull(estimateOf)],
-      plan_certificate: [null, orNull(signedFrame)], final_certificate: [null, orNull(signedFrame)],
+      reason: absent(str), error: absent(str), accepted: [0, int], messages: [0, int],
+      board_digest: absent(str), estimate: absent(estimateOf),
+      plan_certificate: absent(signedFrame), final_certificate: absent(signedFrame),
       dropped: [0, int], outside_alphabet: [0, int], repeated_tags: [0, int],
       headers: [[], list(signedFrame)], history: [null, struct({ digest: str, length: int })],
     },
@@ -464,11 +483,11 @@ const yOf = (point) => littleEndian(point) % 2n ** 255n;
 
 async function equationHolds(key, signature, message) {
   try {
-    const imported = await crypto.subtle.importKey("raw", key, "Ed25519", false, ["verify"]);
-    return await crypto.subtle.verify("Ed25519", imported, signature, message);
+    const imported = await subtle.importKey("raw", key, "Ed25519", false, ["verify"]);
+    return await subtle.verify("Ed25519", imported, signature, message);
   } catch (error) {
     if (error.name === "NotSupportedError") {
-      fail("UnsupportedError", "this browser cannot check Ed25519 signatures: use a newer one");
+      unsupported("this browser has no Ed25519: use a newer one");
     }
     return false; // not a point
   }
@@ -480,7 +499,7 @@ let strictEquation = null;
 export async function checkSignature(key, signature, message) {
   // Of which rules a browser checks the equation by, nothing is assumed.
   strictEquation ??= equationHolds(fromHex(COFACTOR_KEY), fromHex(COFACTOR_SIGNATURE), utf8("0"));
-  if (await strictEquation) fail("UnsupportedError", "this browser checks signatures by other rules");
+  if (await strictEquation) unsupported("this browser checks signatures by other rules");
   const valid =
     key.length === 32 &&
     signature.length === 64 &&
@@ -499,9 +518,12 @@ export function parseFrame(text) {
   return signedFrame(parseJson(text));
 }
 
+/** A document as it travels. */
+const textOfDocument = ({ label, signer, body, signature }) => stringify({ label, signer, body, signature });
+
 /** Digest of a document as it travels. */
-export async function documentDigest({ label, signer, body, signature }) {
-  return digest(utf8(JSON.stringify({ label, signer, body, signature })));
+export async function documentDigest(frame) {
+  return digest(utf8(textOfDocument(frame)));
 }
 
 const signedBytes = (label, body) => utf8(`${PROTOCOL}/${label}\0${body}`);
@@ -554,10 +576,10 @@ export class Integers {
     const limit = BigInt(bound);
     const bits = limit > 1n ? (limit - 1n).toString(2).length : 0;
     if (bits === 0) return 0n;
-    const width = Math.ceil(bits / 8);
+    const width = ceil(bits / 8);
     for (;;) {
       if (this.used + width > this.block.length) {
-        this.block = this.source(Math.max(BLOCK, width));
+        this.block = this.source(max(BLOCK, width));
         this.used = 0;
       }
       const drawn = this.block.subarray(this.used, this.used + width);
@@ -565,6 +587,9 @@ export class Integers {
       const value = BigInt(`0x${toHex(drawn)}`) >> BigInt(8 * width - bits);
       if (value < limit) return value;
     }
+  }
+  index(bound) {
+    return Number(this.below(bound));
   }
 }
 
@@ -630,31 +655,31 @@ const LARGEST_EPSILON = 700;
 const UP = 1 + 2 ** -50;
 
 const deviationOf = (trials, chance) => sqrt(trials * chance * (1 - chance));
-const reachOf = (deviation) => Math.ceil(9 * deviation) + 40;
+const reachOf = (deviation) => ceil(9 * deviation) + 40;
 
 /** Probabilities of `first` to `last` successes, of sum 1. */
 function windowOf(trials, chance, first, last) {
-  const logs = new Float64Array(last - first + 1);
-  const odds = Math.log(chance.over(ONE.minus(chance)));
+  const logs = zeros(last - first + 1);
+  const odds = ln(chance.over(ONE.minus(chance)));
   for (let at = 1; at < logs.length; at += 1) {
     const successes = first + at - 1;
-    logs[at] = logs[at - 1] + Math.log((trials - successes) / (successes + 1)) + odds;
+    logs[at] = logs[at - 1] + ln((trials - successes) / (successes + 1)) + odds;
   }
-  const most = logs.reduce((a, b) => Math.max(a, b), -Infinity);
-  const weights = logs.map((log) => Math.exp(log - most));
-  const sum = weights.reduce((a, b) => a + b, 0);
+  const most = logs.reduce((a, b) => max(a, b), -Infinity);
+  const weights = logs.map((log) => exp(log - most));
+  const sum = sumBy(weights);
   return weights.map((weight) => weight / sum);
 }
 
 function nearMean(trials, chance) {
   const reach = reachOf(deviationOf(trials, +chance));
-  const mean = Number(Ratio.of(trials).times(chance).floor());
-  const first = Math.max(0, mean - reach);
-  return { first, law: windowOf(trials, chance, first, Math.min(trials, mean + reach)) };
+  const mean = Ratio.of(trials).times(chance).floor();
+  const first = max(0, mean - reach);
+  return { first, law: windowOf(trials, chance, first, min(trials, mean + reach)) };
 }
 
 function convolve(a, b) {
-  const joined = new Float64Array(a.length + b.length - 1);
+  const joined = zeros(a.length + b.length - 1);
   b.forEach((weight, shift) => {
     if (weight === 0) return;
     for (let at = 0; at < a.length; at += 1) joined[at + shift] += a[at] * weight;
@@ -676,7 +701,7 @@ function dummyCounts(slots, rate) {
   return (epsilon) => {
     const trials = slots + 1;
     if (epsilon > LARGEST_EPSILON || deviationOf(trials, +rate) > 100) return 0;
-    const growth = Math.exp(epsilon) * (1 + ROUNDING);
+    const growth = exp(epsilon) * (1 + ROUNDING);
     const others = rate.over(ONE.minus(rate));
     const outer = nearMean(trials, rate);
     let total = 0;
@@ -685,19 +710,19 @@ function dummyCounts(slots, rate) {
       const inner = others.n === others.d ? { first: trials - a, law: [1] } : nearMean(trials - a, others);
       let mean = 0;
       inner.law.forEach((share, step) => {
-        mean += share * Math.max(a - growth * (inner.first + step), 0);
+        mean += share * max(a - growth * (inner.first + step), 0);
       });
       total += mass * mean;
     });
-    return Math.max(0, Math.min(1, (total * (1 - 4 * ROUNDING)) / (trials * rate)));
+    return max(0, min(1, (total * (1 - 4 * ROUNDING)) / (trials * rate)));
   };
 }
 
-const logOdds = (p) => Math.log1p(+Ratio.of(2).times(ONE.minus(p)).over(p)) * UP;
+const logOdds = (p) => log1p(+Ratio.of(2).times(ONE.minus(p)).over(p)) * UP;
 
 function dilute(epsilon, share) {
-  if (epsilon > LARGEST_EPSILON) return share > 0 ? epsilon + Math.log(share) + 1e-12 : 0;
-  return Math.log1p(share * Math.expm1(epsilon)) * UP;
+  if (epsilon > LARGEST_EPSILON) return share > 0 ? epsilon + ln(share) + 1e-12 : 0;
+  return log1p(share * expm1(epsilon)) * UP;
 }
 
 // Noise in sums (shuffledp_core.bounds.noise and local): differences of two negative binomials
@@ -714,8 +739,8 @@ function transform(re, im) {
       [im[at], im[mirror]] = [im[mirror], im[at]];
     }
   }
-  const cosines = Float64Array.from({ length: size / 2 }, (_, at) => Math.cos((2 * Math.PI * at) / size));
-  const sines = Float64Array.from({ length: size / 2 }, (_, at) => -Math.sin((2 * Math.PI * at) / size));
+  const cosines = floats(size / 2, (at) => cos((TURN * at) / size));
+  const sines = floats(size / 2, (at) => -sin((TURN * at) / size));
   for (let half = 1; half < size; half *= 2) {
     const stride = size / (2 * half);
     for (let start = 0; start < size; start += 2 * half) {
@@ -731,19 +756,19 @@ function transform(re, im) {
 }
 
 const MAX_WINDOW = 2 ** 22;
-const TILTS = Array.from({ length: 400 }, (_, at) => 1e-9 * 0.999e9 ** (at / 399));
+const TILTS = upTo(400, (at) => 1e-9 * 0.999e9 ** (at / 399));
 
 /** h with P(|Y| > h) <= tail. */
 function chernoff(shape, rate, tail) {
-  const epsilon = Math.min(rate, LARGEST_EPSILON);
+  const epsilon = min(rate, LARGEST_EPSILON);
   let least = Infinity;
   for (const tilt of TILTS) {
     const theta = epsilon * tilt;
-    const root = Math.exp(-epsilon / 2) * Math.sinh(theta / 2);
-    const inner = 1 - (4 * root ** 2) / Math.expm1(-epsilon) ** 2;
-    if (inner > 0) least = Math.min(least, (Math.log(2 / tail) - shape * Math.log(inner)) / theta);
+    const root = exp(-epsilon / 2) * Math.sinh(theta / 2);
+    const inner = 1 - (4 * root ** 2) / expm1(-epsilon) ** 2;
+    if (inner > 0) least = min(least, (ln(2 / tail) - shape * ln(inner)) / theta);
   }
-  return Math.ceil(least);
+  return ceil(least);
 }
 
 const bitLength = (number) => number.toString(2).length;
@@ -753,23 +778,23 @@ function noiseTable(shape, rate) {
   const reach = chernoff(shape, rate, 1e-12);
   if (2 * reach + 2 > MAX_WINDOW) return null;
   const size = 2 ** bitLength(2 * reach + 1);
-  const [re, im] = [new Float64Array(size), new Float64Array(size)];
+  const [re, im] = [zeros(size), zeros(size)];
   for (let at = 0; at < size; at += 1) {
-    const swing = (4 * Math.exp(-rate) * Math.sin((Math.PI * at) / size) ** 2) / Math.expm1(-rate) ** 2;
-    re[at] = Math.exp(-shape * Math.log1p(swing)) / size;
+    const swing = (4 * exp(-rate) * sin((Math.PI * at) / size) ** 2) / expm1(-rate) ** 2;
+    re[at] = exp(-shape * log1p(swing)) / size;
   }
   transform(re, im); // real and symmetric, so that this is its own inverse
-  return re.slice(0, size / 2).map((mass) => Math.max(mass, 0));
+  return re.slice(0, size / 2).map((mass) => max(mass, 0));
 }
 
 /** Σ (P - e^ε Q)_+, rounded down, less `error` in the probability of an event. */
 function excess(before, after, epsilon, error) {
-  const growth = Math.exp(epsilon);
+  const growth = exp(epsilon);
   let total = 0;
   before.forEach((mass, at) => {
-    total += Math.max(mass * (1 - ROUNDING) - growth * (1 + ROUNDING) * after[at], 0);
+    total += max(mass * (1 - ROUNDING) - growth * (1 + ROUNDING) * after[at], 0);
   });
-  return Math.max(0, Math.min(1, total - (1 + growth) * error));
+  return max(0, min(1, total - (1 + growth) * error));
 }
 
 function shiftedNoise(shape, rate, distance, altered, room = Infinity) {
@@ -778,8 +803,8 @@ function shiftedNoise(shape, rate, distance, altered, room = Infinity) {
     const table = noiseTable(shape, rate);
     if (table === null || 2 * table.length + distance > room) return 0;
     const law = Float64Array.from([...table.slice(1).reverse(), ...table]);
-    const moved = new Float64Array(law.length);
-    moved.set(law.subarray(Math.min(distance, law.length)));
+    const moved = zeros(law.length);
+    moved.set(law.subarray(min(distance, law.length)));
     return excess(law, moved, epsilon, altered + 1e-9);
   };
 }
@@ -787,28 +812,28 @@ function shiftedNoise(shape, rate, distance, altered, room = Infinity) {
 /** A sum of independent reports, one of which changes its law. */
 function reportSum(honest, before, after) {
   return (epsilon) => {
-    const mean = before.reduce((total, mass, at) => total + mass * at, 0);
-    const variance = before.reduce((total, mass, at) => total + mass * (at - mean) ** 2, 0);
-    const points = Math.max(before.length, 24 * sqrt(honest * variance));
+    const mean = sumBy(before, (mass, at) => mass * at);
+    const variance = sumBy(before, (mass, at) => mass * (at - mean) ** 2);
+    const points = max(before.length, 24 * sqrt(honest * variance));
     if (epsilon > LARGEST_EPSILON || points > MOST_POINTS) return 0;
-    const size = 2 ** bitLength(Math.ceil(points));
+    const size = 2 ** bitLength(ceil(points));
     const spectrum = (law) => {
-      const parts = [new Float64Array(size), new Float64Array(size)];
+      const parts = [zeros(size), zeros(size)];
       parts[0].set(law);
       transform(...parts);
       return parts;
     };
     const [re, im] = spectrum(before);
-    const [otherRe, otherIm] = [new Float64Array(size), new Float64Array(size)];
+    const [otherRe, otherIm] = [zeros(size), zeros(size)];
     let magnitude = 0;
     for (let at = 0; at < size; at += 1) {
       const length = Math.hypot(re[at], im[at]) ** (honest - 1);
       const angle = Math.atan2(im[at], re[at]) * (honest - 1);
-      [otherRe[at], otherIm[at]] = [length * Math.cos(angle), length * Math.sin(angle)];
+      [otherRe[at], otherIm[at]] = [length * cos(angle), length * sin(angle)];
       if (at <= size / 2) magnitude += length;
     }
     const together = ([x, y]) => {
-      const product = [new Float64Array(size), new Float64Array(size)];
+      const product = [zeros(size), zeros(size)];
       for (let at = 0; at < size; at += 1) {
         product[0][at] = (otherRe[at] * x[at] - otherIm[at] * y[at]) / size;
         product[1][at] = -(otherRe[at] * y[at] + otherIm[at] * x[at]) / size; // conjugate: the inverse
@@ -830,7 +855,7 @@ function lnGamma(x) {
   }
   const square = 1 / shifted ** 2;
   const series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680))) / shifted;
-  return (shifted - 0.5) * Math.log(shifted) - shifted + 0.5 * Math.log(2 * Math.PI) + series - Math.log(product);
+  return (shifted - 0.5) * ln(shifted) - shifted + 0.5 * ln(2 * Math.PI) + series - ln(product);
 }
 
 /** ln P(N=0)/P(N=d) of one share of a discrete Laplace noise, rounded up. */
@@ -838,18 +863,18 @@ function noisyReport(rate, shares, distance) {
   if (shares === 1) return rate * distance * UP;
   if (rate < 5e-5) return Infinity;
   const share = 1 / shares;
-  const decay = Math.exp(-2 * rate);
+  const decay = exp(-2 * rate);
   const first = lnGamma(share + distance) - lnGamma(share) - lnGamma(distance + 1);
   let [atZero, atDistance, near, far, power] = [1, 1, 1, 1, 1];
-  for (let i = 0; i <= Math.ceil(40 / (2 * rate)); i += 1) {
+  for (let i = 0; i <= ceil(40 / (2 * rate)); i += 1) {
     near *= (share + i) / (i + 1);
     far *= (share + distance + i) / (distance + i + 1);
     power *= decay;
     atZero += near * near * power;
     atDistance += near * far * power;
   }
-  atZero += (near * near * power) / -Math.expm1(-2 * rate);
-  return distance * rate + Math.log(atZero / atDistance) - first + 1e-10 + 1e-15 * lnGamma(distance + 2);
+  atZero += (near * near * power) / -expm1(-2 * rate);
+  return distance * rate + ln(atZero / atDistance) - first + 1e-10 + 1e-15 * lnGamma(distance + 2);
 }
 
 const QUANTILE = 1.9601352; // of the normal law at 1 - 0.025 + 1e-5, rounded up
@@ -863,9 +888,131 @@ function halfWidth(shape, rate) {
     while (inside < 0.95 + 1e-9) inside += 2 * table[(h += 1)];
     return h;
   }
-  const ratio = Math.exp(-rate);
+  const ratio = exp(-rate);
   if ((1 + 4 * ratio + ratio ** 2) / (2 * shape * ratio) >= 1e-3) return chernoff(shape, rate, 1 - 0.95);
-  return Math.ceil((QUANTILE * sqrt(2 * shape * ratio)) / -Math.expm1(-rate) + 0.5);
+  return ceil((QUANTILE * sqrt(2 * shape * ratio)) / -expm1(-rate) + 0.5);
+}
+
+// Noise of nodes (shuffledp_core.bounds.bounded_noise, node_noise and losses)
+
+const MARGIN = 1e-10;
+const clipChance = (chance) => min(1, max(0, chance));
+
+/** Law of one noise on -reach..reach. */
+function boundedLaplace(rate, reach) {
+  const weights = floats(2 * reach + 1, (at) => exp(-rate * abs(at - reach)));
+  const all = sumBy(weights);
+  return weights.map((weight) => weight / all);
+}
+
+/** P(S <= s) of a sum of such noises, and the largest error of it. */
+function sumOfNoises(rate, reach, terms) {
+  if (terms === 0) return { atMost: (sum) => Number(sum >= 0), error: 0 };
+  const law = boundedLaplace(rate, reach);
+  const linear = 12.5 * reach;
+  const variance = terms * sumBy(law, (mass, at) => mass * (at - reach) ** 2);
+  const half = ceil(linear + sqrt(linear ** 2 + 75 * variance)) + reach;
+  const points = 2 ** bitLength(min(2 * half, 2 * reach * terms));
+  if (points > 2 ** 23) unsupported("a page cannot compute with as much noise");
+  const [re, im] = [zeros(points), zeros(points)];
+  law.forEach((mass, at) => (re[(at - reach + points) % points] += mass));
+  transform(re, im); // symmetric, so that its transform is real, and its own inverse
+  re.forEach((value, at) => (re[at] = value ** terms));
+  im.fill(0);
+  const error = 2 ** -49 * bitLength(points - 1) * (terms + 1) * sumBy(re, abs) + 1e-15 + 1e-14 * terms + points / 2 ** 53;
+  transform(re, im);
+  let below = 0;
+  const up = re.map((_, at) => clipChance((below += re[(at + points / 2) % points] / points)));
+  return { atMost: (sum) => up[min(sum + points / 2, points - 1)] ?? 0, error };
+}
+
+/** δ that losses attain, rounded down: pairs of a loss and its probability, and what is seen for certain. */
+const attainedBy = (losses, infinite) => (epsilon) =>
+  min(1, (1 - MARGIN) * sumBy(losses, ([loss, mass]) => mass * -expm1(min(epsilon - loss * (1 - 1e-14), 0))) + infinite);
+
+function changedHistogram(rate, mean, symbols, dummies) {
+  const law = boundedLaplace(rate, mean);
+  const others = sumOfNoises(rate, mean, symbols - 2);
+  const masses = (sign) => {
+    let [opposite, alike] = [0, 0];
+    const room = floats(4 * mean + 1, (at) =>
+      clipChance(others.atMost(dummies - symbols * mean + 2 * mean - at) + sign * others.error));
+    room.forEach((likely, at) => {
+      const size = abs(at - 2 * mean);
+      const scale = likely * law[mean] ** 2 * exp(-rate * size);
+      opposite += (scale * expm1(-2 * rate * max(mean - size, 0))) / expm1(-2 * rate);
+      alike += scale * min(size, 2 * mean - size);
+    });
+    const infinite = law[0] * sumBy(law, (mass, at) => mass * (room[2 * mean + at] + (at < 2 * mean ? room[at] : 0)));
+    return { opposite, infinite, all: infinite + opposite * (1 + exp(-2 * rate)) + alike };
+  };
+  const { opposite, infinite } = masses(-1);
+  const share = (1 - MARGIN) / min(1, masses(1).all * (1 + MARGIN));
+  return attainedBy([[2 * rate, opposite * share]], infinite * share); // at ε >= 0 the losses 0 and -2 rate add nothing
+}
+
+/** Losses of a count that a change moves by `distance`, the largest first; and what is seen for certain. */
+function shiftLosses(rate, mean, distance) {
+  const powers = (first, last) => (exp(-rate * first) * expm1(-rate * (last - first + 1))) / expm1(-rate);
+  const middle = 1 / (1 + 2 * powers(1, mean));
+  const losses = upTo(distance + 1, (at) => [rate * (distance - 2 * at), middle * exp(-rate * at)]);
+  [losses[0][1], losses[distance][1]] = [middle * powers(0, mean - distance), middle * powers(distance, mean)];
+  return [losses.map(([loss, mass]) => [loss, mass * (1 - MARGIN)]), middle * powers(mean - distance + 1, mean) * (1 - MARGIN)];
+}
+
+/** Losses of two independent outcomes; of more than 4,096, the smaller half in groups, each as its least. */
+function addLosses([some, certain], [more, surely]) {
+  const all = some.flatMap(([loss, mass]) => more.map(([other, share]) => [loss + other, mass * share]));
+  all.sort(([a], [b]) => b - a);
+  const kept = all.slice(0, all.length > 4096 ? 2048 : undefined);
+  for (let group = 0; kept.length < min(all.length, 4096); group += 1) {
+    const [first, last] = [group, group + 1].map((at) => floor(2048 + (at * (all.length - 2048)) / 2048));
+    kept.push([all[last - 1][0], sumBy(all.slice(first, last), ([, mass]) => mass) * (1 - MARGIN)]);
+  }
+  return [kept, (certain + surely * (1 - certain)) * (1 - MARGIN)];
+}
+
+/** The sum over nodes, and over pairs of a weight and a law, of weight times noise. */
+function noiseOfNodes(laws, nodes) {
+  let [mean, variance] = [0, 0];
+  for (const [weight, law] of laws) {
+    const reach = (law.length - 1) / 2;
+    const center = sumBy(law, (mass, at) => mass * (at - reach));
+    mean += weight * center;
+    variance += weight ** 2 * sumBy(law, (mass, at) => mass * (at - reach - center) ** 2);
+  }
+  const deviation = sqrt(nodes * variance);
+  const step = max(1, floor(deviation / 1000));
+  const lastLikely = (sign) => {
+    const parts = laws.map(([weight, law]) => {
+      const reach = (law.length - 1) / 2;
+      const rounded = Array.from(law, (_, at) => ceil((weight * (at - reach)) / step));
+      const masses = zeros(rounded.at(-1) - rounded[0] + 1);
+      rounded.forEach((value, at) => (masses[value - rounded[0]] += law.at(sign > 0 ? at : -1 - at)));
+      return { first: rounded[0], masses };
+    });
+    const size = 1 + nodes * sumBy(parts, ({ masses }) => masses.length - 1);
+    const points = 2 ** bitLength(size);
+    const [re, im] = [zeros(points).fill(1), zeros(points)];
+    for (const { masses } of parts) {
+      const [partRe, partIm] = [zeros(points), zeros(points)];
+      partRe.set(masses);
+      transform(partRe, partIm);
+      for (let power = 0; power < nodes; power += 1) {
+        re.forEach((x, at) => {
+          const y = im[at];
+          [re[at], im[at]] = [x * partRe[at] - y * partIm[at], x * partIm[at] + y * partRe[at]];
+        });
+      }
+    }
+    im.forEach((y, at) => (im[at] = -y)); // conjugate: the inverse
+    transform(re, im);
+    let [beyond, at] = [1, -1];
+    do beyond -= re[(at += 1)] / points;
+    while (beyond > TAIL);
+    return (nodes * sumBy(parts, ({ first }) => first) + at) * step;
+  };
+  return { mean: nodes * mean, deviation, least: -lastLikely(-1), most: lastLikely(1) };
 }
 
 // Intervals from exact laws (shuffledp_core.answering.intervals)
@@ -882,38 +1029,38 @@ function lowerTail(ones, groups) {
     variance += count * one * zero;
   }
   if (ones >= mean) return 1;
-  const deviation = Math.max(sqrt(variance), 3.75);
-  const points = Math.ceil((2 * NODES * deviation) / 3.75);
+  const deviation = max(sqrt(variance), 3.75);
+  const points = ceil((2 * NODES * deviation) / 3.75);
   const real = -1.5 / deviation;
   let summed = 0;
   for (let node = 0; node <= NODES; node += 1) {
-    const angle = (2 * Math.PI * node) / points;
+    const angle = (TURN * node) / points;
     let left = ones;
     let [re, im] = [0, 0];
     for (const [count, one, zero] of groups) {
       const swapped = one > 0.5;
       const [a, b] = swapped ? [-real, -angle] : [real, angle];
       const rare = swapped ? zero : one;
-      const x = rare * (Math.expm1(a) * Math.cos(b) - 2 * Math.sin(b / 2) ** 2);
-      const y = rare * Math.exp(a) * Math.sin(b);
+      const x = rare * (expm1(a) * cos(b) - 2 * sin(b / 2) ** 2);
+      const y = rare * exp(a) * sin(b);
       if (swapped) left -= count;
-      re += count * 0.5 * Math.log1p(2 * x + x * x + y * y);
+      re += count * 0.5 * log1p(2 * x + x * x + y * y);
       im += count * Math.atan2(y, 1 + x);
     }
-    const size = Math.exp(re - real * left);
+    const size = exp(re - real * left);
     const turn = im - angle * left;
-    const c = -(Math.expm1(real) * Math.cos(angle) - 2 * Math.sin(angle / 2) ** 2);
-    const d = -Math.exp(real) * Math.sin(angle);
-    const term = (size * (Math.cos(turn) * c + Math.sin(turn) * d)) / (c * c + d * d);
+    const c = -(expm1(real) * cos(angle) - 2 * sin(angle / 2) ** 2);
+    const d = -exp(real) * sin(angle);
+    const term = (size * (cos(turn) * c + sin(turn) * d)) / (c * c + d * d);
     summed += (node === 0 || (node === NODES && points === 2 * NODES) ? 1 : 2) * term;
   }
-  return Math.min(1, Math.max(0, summed / points));
+  return min(1, max(0, summed / points));
 }
 
 function largest(holds, top) {
   let [low, high] = [0, top];
   while (low < high) {
-    const middle = low + Math.floor((high - low + 1) / 2);
+    const middle = low + floor((high - low + 1) / 2);
     if (holds(middle)) low = middle;
     else high = middle - 1;
   }
@@ -931,10 +1078,10 @@ function countIntervals(observed, n, p, q) {
       return computed.get(count);
     });
   };
-  const spread = sqrt(n * Math.min(p * ONE.minus(p), q * ONE.minus(q)));
-  const step = observed.length > 1000 ? Math.max(1, Math.floor(0.01 * spread)) : 1;
-  const down = observed.map((count) => n - Math.floor(count / step) * step);
-  const up = observed.map((count) => Math.min(Math.ceil(count / step) * step, n));
+  const spread = sqrt(n * min(p * ONE.minus(p), q * ONE.minus(q)));
+  const step = observed.length > 1000 ? max(1, floor(0.01 * spread)) : 1;
+  const down = observed.map((count) => n - floor(count / step) * step);
+  const up = observed.map((count) => min(ceil(count / step) * step, n));
   const lows = ends(down, ONE.minus(q), ONE.minus(p)).map((end) => n - end);
   return [lows, ends(up, p, q)];
 }
@@ -945,20 +1092,20 @@ function binomialInterval(trials, chance) {
 }
 
 const OFFSETS = [
-  ...Array.from({ length: 20 }, (_, at) => at * 0.002),
-  ...Array.from({ length: 14 }, (_, at) => 0.04 * 25 ** (at / 13)),
+  ...upTo(20, (at) => at * 0.002),
+  ...upTo(14, (at) => 0.04 * 25 ** (at / 13)),
 ];
 
 /** Laws of the ones of values that add up to `steps` bits, one of which has the largest tail. */
 function compositionLaws(steps, bits, users, flip, slope) {
-  const floor = Number(steps.floor());
-  const rest = +steps.minus(Ratio.of(floor));
+  const lowest = steps.floor();
+  const rest = +steps.minus(lowest);
   const some = rest > 0 ? 1 : 0;
-  const least = Math.max(0, floor - (bits - users));
-  const most = Math.min(floor, users - some);
-  const clip = (x) => Math.min(Math.max(x, least), most);
+  const least = max(0, lowest - (bits - users));
+  const most = min(lowest, users - some);
+  const clip = (x) => min(max(x, least), most);
   const middle = clip(Math.round(users / 2 - rest));
-  const offsets = OFFSETS.map((offset) => Math.floor(offset * users));
+  const offsets = OFFSETS.map((offset) => floor(offset * users));
   const marks = offsets.flatMap((offset) => [clip(middle - offset), clip(middle + offset)]);
   const edges = [...new Set([...marks, least, most])].sort((a, b) => a - b);
   return edges.map((low, at) => {
@@ -967,10 +1114,10 @@ function compositionLaws(steps, bits, users, flip, slope) {
     const [chanceMore, chanceLess] = [(high + rest) / users, (low + rest) / users];
     const between = 2 * (high - low) + some;
     const left = high + rest - more * chanceMore - less * chanceLess;
-    const share = between > 0 ? Math.min(Math.max(left / between, 0), 1) : 0;
+    const share = between > 0 ? min(max(left / between, 0), 1) : 0;
     return [
-      [floor - high, 1], [more, chanceMore], [between, share], [less, chanceLess],
-      [bits - users - floor + low, 0],
+      [lowest - high, 1], [more, chanceMore], [between, share], [less, chanceLess],
+      [bits - users - lowest + low, 0],
     ].map(([count, chance]) => [count, flip + slope * chance, flip + slope * (1 - chance)]);
   });
 }
@@ -978,37 +1125,50 @@ function compositionLaws(steps, bits, users, flip, slope) {
 /** Interval for a sum in unary code, each value rounded at random to a whole number of bits. */
 function roundedSumInterval(ones, bits, users, unit, flip) {
   const slope = ONE.minus(flip).minus(flip);
-  const whole = unit.times(Ratio.of(bits));
-  const top = Number(whole.ceil());
+  const whole = unit.times(bits);
+  const top = whole.ceil();
   const end = (count) =>
     largest((total) => {
       const exact = Ratio.of(total).over(unit);
-      const steps = exact.below(Ratio.of(bits)) ? exact : Ratio.of(bits);
+      const steps = exact.below(bits) ? exact : Ratio.of(bits);
       const expected = Ratio.of(bits).times(flip).plus(slope.times(steps));
-      if (expected.below(Ratio.of(count + 2))) return true;
+      if (expected.below(count + 2)) return true;
       return compositionLaws(steps, bits, users, +flip, +slope).some((law) => lowerTail(count, law) > TAIL);
     }, top);
-  return [Math.max(top - end(bits - ones), 0), Math.min(end(ones), Number(whole.floor()))];
+  return [max(top - end(bits - ones), 0), min(end(ones), whole.floor())];
 }
 
 // Estimates (shuffledp_core.answering.estimates)
 
+const pureNoise = () => fail("UsageError", "every message is pure noise");
+
+const histogramOf = (values, errors, lows, highs) =>
+  ({ quantity: "histogram", values, standard_errors: errors, lows, highs, mean: null, mean_standard_error: null });
+
+/** A histogram among dummies, between `least` and `most` of each symbol. */
+function amongDummies(counts, reports, { mean, deviation, least, most }) {
+  const clip = (end) => min(max(end, 0), +reports);
+  const each = (of) => counts.map(of);
+  return histogramOf(
+    each((count) => count - mean), each(() => deviation), each((count) => clip(count - most)), each((count) => clip(count - least)),
+  );
+}
+
 function histogram(counts, reports, p, q) {
-  const n = Number(reports.floor());
+  const n = reports.floor();
   const slope = +p.minus(q);
-  if (slope <= 0) fail("UsageError", "every message is pure noise");
+  if (slope <= 0) pureNoise();
   const values = counts.map((count) => (count - n * q) / slope);
   const errors = values.map((value) => {
-    const held = Math.min(Math.max(value, 0), n);
+    const held = min(max(value, 0), n);
     return sqrt(held * p.times(ONE.minus(p)) + (n - held) * q.times(ONE.minus(q))) / slope;
   });
-  const [lows, highs] = countIntervals(counts, n, p, q);
-  return { quantity: "histogram", values, standard_errors: errors, lows, highs, mean: null, mean_standard_error: null };
+  return histogramOf(values, errors, ...countIntervals(counts, n, p, q));
 }
 
 function sum(value, error, [low, high], reports, maxValue) {
   const n = +reports;
-  const clip = (end) => Math.min(Math.max(end, 0), +reports.times(Ratio.of(maxValue)));
+  const clip = (end) => min(max(end, 0), +reports.times(maxValue));
   return {
     quantity: "sum", values: [value], standard_errors: [error], lows: [clip(low)], highs: [clip(high)],
     mean: value / n, mean_standard_error: error / n,
@@ -1016,7 +1176,7 @@ function sum(value, error, [low, high], reports, maxValue) {
 }
 
 function sumOfBits(ones, reports, maxValue, flip) {
-  const bits = Number(reports.times(Ratio.of(maxValue)).floor());
+  const bits = reports.times(maxValue).floor();
   const slope = ONE.minus(flip).minus(flip);
   const value = Ratio.of(ones).minus(Ratio.of(bits).times(flip)).over(slope);
   const [lows, highs] = countIntervals([ones], bits, ONE.minus(flip), flip);
@@ -1025,7 +1185,7 @@ function sumOfBits(ones, reports, maxValue, flip) {
 }
 
 function sumWithNoise(total, reports, maxValue, shape, rate, bias = 0) {
-  const error = sqrt(2 * shape * Math.exp(-rate)) / -Math.expm1(-rate);
+  const error = sqrt(2 * shape * exp(-rate)) / -expm1(-rate);
   const width = halfWidth(shape, rate) + bias;
   return sum(+total, Math.hypot(error, bias), [total - width, total + width], reports, maxValue);
 }
@@ -1034,10 +1194,10 @@ function sumWithNoise(total, reports, maxValue, shape, rate, bias = 0) {
 function padded(k, padding, ratio, shares, draw) {
   const rate = +ratio;
   const messages = k + 2 * padding;
-  const beyond = Math.exp(-rate * (padding + 1)) * (1 + 1e-12);
+  const beyond = exp(-rate * (padding + 1)) * (1 + 1e-12);
   const bias = shares === 1
-    ? (beyond * Math.expm1(-rate * k)) / Math.expm1(-2 * rate)
-    : beyond / Math.expm1(-rate) ** 2 / shares;
+    ? (beyond * expm1(-rate * k)) / expm1(-2 * rate)
+    : beyond / expm1(-rate) ** 2 / shares;
   return {
     domain: k + 1, alphabet: 2, messages, say: unary(messages),
     sample(value, integers) {
@@ -1046,11 +1206,11 @@ function padded(k, padding, ratio, shares, draw) {
     },
     local: (distance) => noisyReport(rate, shares, distance),
     witness(honest, distance) {
-      const clamped = 2 * Math.ceil(honest / shares) * Math.exp(-rate * (padding + 1));
-      return shiftedNoise(honest / shares, rate, distance, Math.min(1, clamped));
+      const clamped = 2 * ceil(honest / shares) * exp(-rate * (padding + 1));
+      return shiftedNoise(honest / shares, rate, distance, min(1, clamped));
     },
     estimate([, ones], reports) {
-      const total = Ratio.of(ones).minus(reports.times(Ratio.of(padding)));
+      const total = Ratio.of(ones).minus(reports.times(padding));
       return sumWithNoise(total, reports, k, reports / shares, rate, reports * bias);
     },
   };
@@ -1060,7 +1220,7 @@ function padded(k, padding, ratio, shares, draw) {
 
 const index = (most) => (answer) =>
   answer >= 0 && answer < most ? [answer] : fail("UsageError", "no such answer");
-const unary = (m) => (answer) => Array.from({ length: m }, (_, at) => (at < answer ? 1 : 0));
+const unary = (m) => (answer) => upTo(m, (at) => (at < answer ? 1 : 0));
 const tally = (size) => (symbols) => {
   const counts = new Array(size).fill(0);
   for (const symbol of symbols) counts[symbol] += 1;
@@ -1071,13 +1231,13 @@ const MECHANISMS = {
   "krr-histogram": {
     fields: { symbols: whole(2), blanket: ratio(ONE) },
     make({ symbols, blanket }) {
-      const low = blanket.over(Ratio.of(symbols));
+      const low = blanket.over(symbols);
       const high = ONE.minus(blanket).plus(low);
       return {
         domain: symbols, alphabet: symbols, messages: 1,
-        sample: (value, integers) => (bernoulli(blanket, integers) ? Number(integers.below(symbols)) : value),
+        sample: (value, integers) => (bernoulli(blanket, integers) ? integers.index(symbols) : value),
         say: index(symbols),
-        local: () => Math.log1p(+ONE.minus(blanket).times(Ratio.of(symbols)).over(blanket)) * UP,
+        local: () => log1p(+ONE.minus(blanket).times(symbols).over(blanket)) * UP,
         witness: (honest) => bitCounts(honest - 1, low, 1, high, low),
         estimate: (counts, reports) => histogram(counts, reports, high, low),
       };
@@ -1087,14 +1247,14 @@ const MECHANISMS = {
     fields: { symbols: whole(2, 2 ** 20 - 1), blanket: ratio(ONE) },
     make({ symbols, blanket }) {
       const order = 2 ** symbols.toString(2).length;
-      const quarter = blanket.over(Ratio.of(4));
+      const quarter = blanket.over(4);
       return {
         domain: symbols, alphabet: order, messages: 1,
         sample(value, integers) {
-          if (bernoulli(blanket, integers)) return Number(integers.below(order));
+          if (bernoulli(blanket, integers)) return integers.index(order);
           const row = value + 1;
           const bit = Math.log2(row & -row);
-          const free = Number(integers.below(order / 2));
+          const free = integers.index(order / 2);
           const found = ((free >> bit) << (bit + 1)) | (free & ((1 << bit) - 1));
           const common = (found & row).toString(2).replaceAll("0", "").length;
           return found | ((common & 1) << bit);
@@ -1110,7 +1270,7 @@ const MECHANISMS = {
               [signed[at], signed[at + step]] = [signed[at] + signed[at + step], signed[at] - signed[at + step]];
             }
           }
-          const all = counts.reduce((a, b) => a + b, 0);
+          const all = sumBy(counts);
           const inside = Array.from(signed.subarray(1, symbols + 1), (value) => (value + all) / 2);
           return histogram(inside, reports, ONE.minus(blanket.times(HALF)), HALF);
         },
@@ -1120,33 +1280,26 @@ const MECHANISMS = {
   "dummy-histogram": {
     fields: { symbols: whole(2, 2 ** 31 - 2), slots: whole(1, 9999), fill: ratio(ONE) },
     make({ symbols, slots, fill }) {
-      const rate = fill.over(Ratio.of(symbols));
+      const rate = fill.over(symbols);
       return {
         domain: symbols, alphabet: symbols + 1, messages: 1 + slots,
         sample: (value) => value,
         say(answer, integers) {
           const sent = [answer, ...new Array(slots).fill(symbols)];
           for (let slot = 1; slot <= slots; slot += 1) {
-            if (bernoulli(fill, integers)) sent[slot] = Number(integers.below(symbols));
+            if (bernoulli(fill, integers)) sent[slot] = integers.index(symbols);
           }
-          const place = Number(integers.below(slots + 1));
+          const place = integers.index(slots + 1);
           [sent[0], sent[place]] = [sent[place], sent[0]];
           return sent;
         },
         local: () => Infinity,
         witness: (honest) => dummyCounts(honest * slots, rate),
         estimate(counts, reports) {
-          const trials = Number(reports.times(Ratio.of(slots)).floor());
-          const values = counts.slice(0, symbols).map((count) => count - trials * rate);
-          const error = sqrt(trials * rate * (1 - rate));
-          const [fewest, most] = binomialInterval(trials, rate);
-          const clip = (end) => Math.min(Math.max(end, 0), +reports);
-          return {
-            quantity: "histogram", values, standard_errors: values.map(() => error),
-            lows: counts.slice(0, symbols).map((count) => clip(count - most)),
-            highs: counts.slice(0, symbols).map((count) => clip(count - fewest)),
-            mean: null, mean_standard_error: null,
-          };
+          const trials = reports.times(slots).floor();
+          const [least, most] = binomialInterval(trials, rate);
+          const noise = { mean: trials * rate, deviation: sqrt(trials * rate * (1 - rate)), least, most };
+          return amongDummies(counts.slice(0, symbols), reports, noise);
         },
       };
     },
@@ -1159,11 +1312,11 @@ const MECHANISMS = {
       const half = fake.times(HALF);
       const step = one.minus(zero).times(half);
       const [p, q] = [zero.plus(step), one.minus(step)];
-      const all = Array.from({ length: symbols }, (_, at) => at);
+      const all = upTo(symbols, (at) => at);
       const remember = (value, integers) =>
         bitsOf(all.map((symbol) => (symbol === value ? ONE.minus(half) : half)), integers);
       const report = (kept, integers) =>
-        bitsOf(all.map((symbol) => (Math.floor(kept / 2 ** symbol) % 2 ? one : zero)), integers);
+        bitsOf(all.map((symbol) => (floor(kept / 2 ** symbol) % 2 ? one : zero)), integers);
       return {
         domain: symbols, alphabet: 2 ** symbols, messages: 1, remember, report,
         remembered: `rappor-histogram question=${question} symbols=${symbols} fake=${fake}`,
@@ -1175,7 +1328,7 @@ const MECHANISMS = {
           return bitCounts(honest - 1, low, 1, q.times(ONE.minus(p)), low);
         },
         count: (sent) => [
-          sent.length, ...all.map((at) => sent.filter((report) => Math.floor(report / 2 ** at) % 2).length),
+          sent.length, ...all.map((at) => sent.filter((report) => floor(report / 2 ** at) % 2).length),
         ],
         total: (counts) => counts[0],
         estimate: (counts, reports) => histogram(counts.slice(1), reports, q, p),
@@ -1184,25 +1337,24 @@ const MECHANISMS = {
   },
   "one-bit-mean": {
     fields: { max_value: whole(1), randomise: ratio(ONE) },
-    metric: true,
     make({ max_value: k, randomise }) {
       const flip = randomise.times(HALF);
-      const slope = ONE.minus(randomise).over(Ratio.of(k));
+      const slope = ONE.minus(randomise).over(k);
       return {
         domain: k + 1, alphabet: 2, messages: 1,
         sample(value, integers) {
-          if (bernoulli(randomise, integers)) return Number(integers.below(2));
+          if (bernoulli(randomise, integers)) return integers.index(2);
           return Number(integers.below(k) < BigInt(value));
         },
         say: unary(1),
-        local: (distance) => Math.log1p(+Ratio.of(2 * distance).times(slope).over(randomise)) * UP,
+        local: (distance) => log1p(+Ratio.of(2 * distance).times(slope).over(randomise)) * UP,
         witness: (honest, distance) =>
-          bitCounts(honest - 1, flip, 1, flip.plus(slope.times(Ratio.of(distance))), flip),
+          bitCounts(honest - 1, flip, 1, flip.plus(slope.times(distance)), flip),
         estimate([, ones], reports) {
-          if (slope.n === 0n) fail("UsageError", "every message is pure noise");
-          const n = Number(reports.floor());
+          if (slope.n === 0n) pureNoise();
+          const n = reports.floor();
           const value = Ratio.of(ones).minus(Ratio.of(n).times(flip)).over(slope);
-          const share = Math.min(Math.max(ones / n, +flip), 1 - flip);
+          const share = min(max(ones / n, +flip), 1 - flip);
           const ends = roundedSumInterval(ones, n, n, Ratio.of(k), flip);
           return sum(+value, sqrt(n * share * (1 - share)) / slope, ends, reports, k);
         },
@@ -1211,14 +1363,13 @@ const MECHANISMS = {
   },
   "quantised-rr": {
     fields: { max_value: whole(1), bits: whole(1), randomise: ratio(ONE) },
-    metric: true,
     make({ max_value: k, bits, randomise }) {
       if (bits > k) malformed("more bits than units");
       const code = MECHANISMS["rr-shuffle"].make({ max_value: bits, randomise });
       const flip = randomise.times(HALF);
       const slope = ONE.minus(randomise);
-      const split = (units) => [Math.floor((units * bits) / k), (units * bits) % k];
-      const parts = new Ratio(BigInt(bits), BigInt(k)).d;
+      const split = (units) => [floor((units * bits) / k), (units * bits) % k];
+      const parts = new Ratio(bits, k).d;
       const rounding = new Ratio((parts / 2n) * ((parts + 1n) / 2n), parts * parts);
       return {
         domain: k + 1, alphabet: 2, messages: bits,
@@ -1236,17 +1387,17 @@ const MECHANISMS = {
           const [steps, rest] = split(distance);
           if (rest === 0) return code.witness(honest, steps);
           if (steps > 0) return null;
-          const high = flip.plus(slope.times(new Ratio(BigInt(rest), BigInt(k))));
+          const high = flip.plus(slope.times(new Ratio(rest, k)));
           return bitCounts(honest * bits - 1, flip, 1, high, flip);
         },
         estimate([, ones], reports) {
-          if (slope.n === 0n) fail("UsageError", "every message is pure noise");
+          if (slope.n === 0n) pureNoise();
           if (rounding.n === 0n) return sumOfBits(ones, reports, k, flip);
-          const total = Number(reports.times(Ratio.of(bits)).floor());
-          const step = new Ratio(BigInt(k), BigInt(bits));
+          const total = reports.times(bits).floor();
+          const step = new Ratio(k, bits);
           const value = Ratio.of(ones).minus(Ratio.of(total).times(flip)).over(slope).times(step);
           const deviation = sqrt(total * flip * (1 - flip) + reports * slope * slope * rounding);
-          const ends = roundedSumInterval(ones, total, Number(reports.ceil()), step, flip);
+          const ends = roundedSumInterval(ones, total, reports.ceil(), step, flip);
           return sum(+value, deviation * step.over(slope), ends, reports, k);
         },
       };
@@ -1254,7 +1405,6 @@ const MECHANISMS = {
   },
   "rr-shuffle": {
     fields: { max_value: whole(1), randomise: ratio(ONE) },
-    metric: true,
     make({ max_value: k, randomise }) {
       const flip = randomise.times(HALF);
       return {
@@ -1264,11 +1414,11 @@ const MECHANISMS = {
         say: unary(k),
         local: (distance) => distance * logOdds(randomise),
         witness(honest, distance) {
-          const changed = Math.min(distance, MOST_BITS);
+          const changed = min(distance, MOST_BITS);
           return bitCounts(honest * k - changed, flip, changed, ONE.minus(flip), flip);
         },
         estimate([, ones], reports) {
-          if (randomise.n === randomise.d) fail("UsageError", "every message is pure noise");
+          if (randomise.n === randomise.d) pureNoise();
           return sumOfBits(ones, reports, k, flip);
         },
       };
@@ -1279,13 +1429,12 @@ const MECHANISMS = {
 Object.assign(MECHANISMS, {
   "geo-shuffle": {
     fields: { max_value: whole(1), epsilon_geo: ratio(), padding: whole(0) },
-    metric: true,
     make({ max_value: k, epsilon_geo: ratio_, padding }) {
       const made = padded(k, padding, ratio_, 1, (integers) => discreteLaplace(ratio_, integers));
       const rate = +ratio_;
-      const lawOf = (value) => Float64Array.from({ length: made.messages + 1 }, (_, ones) => {
-        const mass = Math.exp(-rate * Math.abs(ones - value - padding)) / (1 + Math.exp(-rate));
-        return ones > 0 && ones < made.messages ? mass * -Math.expm1(-rate) : mass;
+      const lawOf = (value) => floats(made.messages + 1, (ones) => {
+        const mass = exp(-rate * abs(ones - value - padding)) / (1 + exp(-rate));
+        return ones > 0 && ones < made.messages ? mass * -expm1(-rate) : mass;
       });
       const witness = (honest, distance) =>
         made.messages >= MOST_POINTS ? null : reportSum(honest, lawOf(0), lawOf(distance));
@@ -1294,7 +1443,6 @@ Object.assign(MECHANISMS, {
   },
   "sgdl-shuffle": {
     fields: { max_value: whole(1), noise_epsilon: ratio(), shares: whole(1), padding: whole(0) },
-    metric: true,
     make: ({ max_value: k, noise_epsilon: rate, shares, padding }) =>
       padded(k, padding, rate, shares, (integers) => sharedNoise(rate, shares, integers)),
   },
@@ -1302,7 +1450,6 @@ Object.assign(MECHANISMS, {
     fields: {
       max_value: whole(1), noise_epsilon: ratio(), shares: whole(1), modulus: whole(1, 2 ** 31), pieces: whole(2, 100_000),
     },
-    metric: true,
     make({ max_value: k, noise_epsilon: ratio_, shares, modulus: q, pieces }) {
       if (q < k + 1) malformed("the modulus is below the largest value");
       const rate = +ratio_;
@@ -1314,7 +1461,7 @@ Object.assign(MECHANISMS, {
           return reduce(Number(noisy));
         },
         say(answer, integers) {
-          const drawn = Array.from({ length: pieces - 1 }, () => Number(integers.below(q)));
+          const drawn = Array.from({ length: pieces - 1 }, () => integers.index(q));
           return [...drawn, reduce(answer - drawn.reduce((total, piece) => (total + piece) % q, 0))];
         },
         local: (distance) => noisyReport(rate, shares, distance),
@@ -1322,9 +1469,9 @@ Object.assign(MECHANISMS, {
         count: (symbols) => [symbols.length, symbols.reduce((total, piece) => (total + piece) % q, 0)],
         total: (counts) => counts[0],
         estimate([, residue], reports) {
-          const n = Number(reports.floor());
+          const n = reports.floor();
           if (n * k + 1 + 2 * chernoff(n / shares, rate, 2 ** -40) > q) fail("UsageError", "the modulus is too small");
-          const below = Math.floor((q - 1 - n * k) / 2);
+          const below = floor((q - 1 - n * k) / 2);
           return sumWithNoise(Ratio.of(reduce(residue + below) - below), reports, k, reports / shares, rate);
         },
       };
@@ -1332,23 +1479,89 @@ Object.assign(MECHANISMS, {
   },
 });
 
-const NOT_PLAYED = ["node-histogram", "node-sum"];
+const cubeRoot = (number) => {
+  let root = BigInt(Math.round(Math.cbrt(Number(number)))) + 1n;
+  while (root ** 3n > number) root -= 1n;
+  return root > 1n ? root : 1n;
+};
+
+Object.assign(MECHANISMS, {
+  "node-histogram": {
+    fields: { symbols: whole(2), noise_epsilon: ratio(), mean: whole(1, 2 ** 14), dummies: whole(1) },
+    make({ symbols, noise_epsilon, mean, dummies }) {
+      if (dummies < symbols * mean || dummies > 2 * symbols * mean) malformed("an impossible number of dummies");
+      const rate = +noise_epsilon;
+      return {
+        domain: symbols, alphabet: symbols + 1, messages: 1, dummies, crowd: false,
+        sample: (value) => value,
+        say: index(symbols + 1),
+        local: () => Infinity,
+        witness: () => changedHistogram(rate, mean, symbols, dummies),
+        estimate(counts, reports, nodes) {
+          const others = sumOfNoises(rate, mean, symbols - 1);
+          const weights = boundedLaplace(rate, mean).map((mass, at) => mass * others.atMost(dummies - symbols * mean + mean - at));
+          const all = sumBy(weights);
+          const noise = noiseOfNodes([[1, weights.map((weight) => weight / all)]], nodes);
+          return amongDummies(counts.slice(0, symbols).map((count) => count - nodes * mean), reports, noise);
+        },
+      };
+    },
+  },
+  "node-sum": {
+    fields: { max_value: whole(1), noise_epsilon: ratio(), base: whole(2), mean: whole(1, 2 ** 22) },
+    make({ max_value: k, noise_epsilon, base, mean }) {
+      const weights = [1];
+      while (weights.at(-1) * base <= k) weights.push(weights.at(-1) * base);
+      const highest = floor(k / weights.at(-1));
+      const caps = weights.map((_, at) => (at + 1 < weights.length ? base - 1 : highest));
+      const shares = weights.map((weight, at) => cubeRoot(BigInt(weight * caps[at]) ** 2n));
+      const all = shares.reduce((a, b) => a + b);
+      const exact = shares.map((share, at) => noise_epsilon.times(new Ratio(share, all * BigInt(caps[at]))));
+      const nats = Ratio.of(mean).times(exact.at(-1));
+      const means = exact.map((rate) => nats.over(rate).ceil());
+      if (base > k + 1 || means.some((each, at) => each < caps[at] || each > 2 ** 22)) malformed("impossible digits");
+      const rates = exact.map(Number);
+      const digitsOf = (value) => weights.map((_, at) => at).reverse().map((at) => {
+        const digit = min(floor(value / weights[at]), caps[at]);
+        value -= digit * weights[at];
+        return [at, digit];
+      });
+      return {
+        domain: k + 1, alphabet: 2 * weights.length, messages: sumBy(caps), crowd: false,
+        dummies: 2 * sumBy(means),
+        sample: (value) => value,
+        say: (answer) => digitsOf(answer).flatMap(([at, digit]) => unary(caps[at])(digit).map((bit) => 2 * at + bit)),
+        local: () => Infinity,
+        witness(_, distance) {
+          const steps = weights.length === 1 ? [[0, distance]] : distance === k ? [...caps.entries()] : digitsOf(distance).reverse();
+          const parts = steps.filter(([, step]) => step).map(([at, step]) => shiftLosses(rates[at], means[at], step));
+          return attainedBy(...parts.reduce(addLosses));
+        },
+        estimate(counts, reports, nodes) {
+          const total = sumBy(weights, (weight, at) => weight * (counts[2 * at + 1] - nodes * means[at]));
+          const noise = noiseOfNodes(weights.map((weight, at) => [weight, boundedLaplace(rates[at], means[at])]), nodes);
+          return sum(total, noise.deviation, [total - noise.most, total - noise.least], reports, k);
+        },
+      };
+    },
+  },
+});
 
 /** A mechanism with its functions, from its form in documents. */
 export function mechanismOf(value) {
   if (value === null || typeof value !== "object" || typeof value.mechanism !== "string") refuse("a mechanism");
   const { mechanism: kind, ...parameters } = value;
-  if (NOT_PLAYED.includes(kind) || (kind === "dummy-histogram" && "blanket" in parameters)) {
-    fail("UnsupportedError", `a page cannot check the guarantee of ${kind} yet, so it takes no part in this round`);
+  if (["dummy-histogram", "node-histogram"].includes(kind) && "blanket" in parameters) {
+    unsupported(`a page cannot check ${kind} with a blanket`);
   }
   if (!Object.hasOwn(MECHANISMS, kind)) malformed("an unknown mechanism");
-  const { fields, optional = {}, metric = false, make } = MECHANISMS[kind];
+  const { fields, optional = {}, make } = MECHANISMS[kind];
   const checked = struct(fields, optional)(parameters);
   const made = make(checked);
-  const text = JSON.stringify({ kind, ...checked }, (_, v) => (v instanceof Ratio ? `${v}` : v));
+  const text = stringify({ kind, ...checked }, (_, v) => (v instanceof Ratio ? `${v}` : v));
   const count = tally(made.alphabet);
-  const total = (counts) => counts.reduce((a, b) => a + b, 0);
-  return Object.freeze({ count, total, remembered: null, ...made, kind, metric, text });
+  const total = (counts) => sumBy(counts);
+  return Object.freeze({ count, total, remembered: null, dummies: 0, crowd: true, ...made, kind, text });
 }
 
 // Suites: RFC 9180 base mode with WebCrypto; the hybrid KEM is X-Wing
@@ -1363,7 +1576,7 @@ const XWING_LABEL = Uint8Array.of(0x5c, 0x2e, 0x2f, 0x2f, 0x5e, 0x5c);
 
 function suiteNamed(name) {
   if (name === "sealed-box") {
-    fail("UnsupportedError", "browsers have no sealed boxes: open the round with the suite hpke-mlkem768-x25519 or hpke");
+    unsupported("browsers have no sealed boxes: open the round with the suite hpke-mlkem768-x25519 or hpke");
   }
   return Object.hasOwn(SUITES, name) ? SUITES[name] : fail("ConfigError", `unknown suite ${name.slice(0, 40)}`);
 }
@@ -1374,13 +1587,13 @@ async function native(what, call) {
     return await call();
   } catch (error) {
     if (error.name !== "NotSupportedError" && !(error instanceof TypeError)) throw error;
-    return fail("UnsupportedError", `this browser has no ${what}, which the round needs: use a newer one`);
+    return unsupported(`this browser has no ${what}, which the round needs: use a newer one`);
   }
 }
 
 async function hmac(key, data) {
-  const imported = await crypto.subtle.importKey("raw", key, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
-  return new Uint8Array(await crypto.subtle.sign("HMAC", imported, data));
+  const imported = await subtle.importKey("raw", key, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  return bytesOf(subtle.sign("HMAC", imported, data));
 }
 
 const VERSION = utf8("HPKE-v1");
@@ -1438,13 +1651,13 @@ export function sha3(data) {
 
 /** A fresh X25519 key and, in the hybrid suite, what ML-KEM gave; tests give their own. */
 async function encapsulate(suite, publicKey) {
-  const pair = await native("X25519", () => crypto.subtle.generateKey("X25519", false, ["deriveBits"]));
-  const shown = new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey));
+  const pair = await native("X25519", () => subtle.generateKey("X25519", false, ["deriveBits"]));
+  const shown = await bytesOf(subtle.exportKey("raw", pair.publicKey));
   if (suite.kem !== 0x647a) return { key: pair.privateKey, shown };
   const lattice = publicKey.subarray(0, -32);
   const { ciphertext, sharedKey } = await native("ML-KEM-768", async () => {
-    const imported = await crypto.subtle.importKey("raw-public", lattice, "ML-KEM-768", false, ["encapsulateBits"]);
-    return crypto.subtle.encapsulateBits("ML-KEM-768", imported);
+    const imported = await subtle.importKey("raw-public", lattice, "ML-KEM-768", false, ["encapsulateBits"]);
+    return subtle.encapsulateBits("ML-KEM-768", imported);
   });
   return { key: pair.privateKey, shown, ciphertext: new Uint8Array(ciphertext), secret: new Uint8Array(sharedKey) };
 }
@@ -1461,10 +1674,10 @@ export async function sealerFor(suiteName, publicKey, roundId, position, source 
     await extract(id, ZEROS, "info_hash", info),
   );
   const recipient = publicKey.slice(-32);
-  const imported = await native("X25519", () => crypto.subtle.importKey("raw", recipient, "X25519", false, []));
+  const imported = await native("X25519", () => subtle.importKey("raw", recipient, "X25519", false, []));
   return async (plaintext) => {
     const { key, shown, ciphertext, secret } = await source(suite, publicKey);
-    const agreed = new Uint8Array(await crypto.subtle.deriveBits({ name: "X25519", public: imported }, key, 256));
+    const agreed = await bytesOf(subtle.deriveBits({ name: "X25519", public: imported }, key, 256));
     let shared;
     if (ciphertext === undefined) {
       const kem = concat(utf8("KEM"), bigEndian(suite.kem, 2));
@@ -1477,8 +1690,8 @@ export async function sealerFor(suiteName, publicKey, roundId, position, source 
     const sealing = await expand(id, schedule, "key", context, 32);
     const nonce = await expand(id, schedule, "base_nonce", context, 12);
     const box = await native("ChaCha20-Poly1305", async () => {
-      const cipher = await crypto.subtle.importKey("raw-secret", sealing, "ChaCha20-Poly1305", false, ["encrypt"]);
-      return crypto.subtle.encrypt({ name: "ChaCha20-Poly1305", iv: nonce }, cipher, plaintext);
+      const cipher = await subtle.importKey("raw-secret", sealing, "ChaCha20-Poly1305", false, ["encrypt"]);
+      return subtle.encrypt({ name: "ChaCha20-Poly1305", iv: nonce }, cipher, plaintext);
     });
     return concat(ciphertext ?? none, shown, new Uint8Array(box));
   };
@@ -1487,9 +1700,10 @@ export async function sealerFor(suiteName, publicKey, roundId, position, source 
 /** The geometry of a round, and all its lengths (docs/protocol.md, "Onions"). */
 export function geometryFor(mechanism, suiteName, hops) {
   const suite = suiteNamed(suiteName);
-  const width = Math.max(1, Math.ceil((mechanism.alphabet - 1).toString(2).length / 8));
+  const width = max(1, ceil((mechanism.alphabet - 1).toString(2).length / 8));
   const geometry = {
-    suite: suiteName, hops, messages_per_user: mechanism.messages, symbol_bytes: width, mix: null, dummies_per_node: 0,
+    suite: suiteName, hops, messages_per_user: mechanism.messages, symbol_bytes: width, mix: null,
+    dummies_per_node: mechanism.dummies,
   };
   checkGeometry(geometry);
   const plain = width + TAG_BYTES;
@@ -1556,7 +1770,7 @@ async function checkCertificate(manifest, roster, population) {
   same("stage", certificate.stage, "plan");
   if (!certificate.holds) malformed("the certificate says that its guarantee does not hold; do not take part");
   if (manifest.min_reports < certificate.users) malformed("the round would go on with fewer reports than it is certified for");
-  if (certificate.mix !== null) fail("UnsupportedError", "a page takes no part in rounds whose mixing is verified");
+  if (certificate.mix !== null) unsupported("a page takes no part in rounds whose mixing is verified");
   return certificate;
 }
 
@@ -1565,7 +1779,7 @@ const SLACK = 2e-6;
 /** Refuses numbers that the certificate's own mechanism refutes (step 7). */
 function checkClaims(certificate) {
   const { mechanism, honest, users, max_distance: most, epsilon, corrupted, delta } = certificate;
-  if (!(honest >= 1 && honest <= users)) malformed("the certificate counts on an impossible number of honest users");
+  if (!(honest >= 1 && honest <= users)) malformed("an impossible number of honest users");
   if (!(most >= 1 && most <= mechanism.domain - 1)) malformed("the certificate covers impossible changes");
   const lie = (what) =>
     fail("FalseCertificateError", `the certificate claims ${what} with ${mechanism.kind}: do not take part, and keep the announcement`);
@@ -1575,7 +1789,7 @@ function checkClaims(certificate) {
     if (Number.isFinite(computed) && !(corrupted.epsilon >= computed * (1 - SLACK))) lie(`ε_L ${corrupted.epsilon}`);
   }
   if (epsilon.certified === null) return;
-  const tried = metric ? [1, Math.max(1, Math.floor(most / 4)), Math.max(1, Math.floor(most / 2)), most] : [most];
+  const tried = metric ? [1, max(1, floor(most / 4)), max(1, floor(most / 2)), most] : [most];
   for (const distance of new Set(tried)) {
     const attained = mechanism.witness(honest, distance)?.(epsilon.certified * (1 + SLACK) * (metric ? distance : 1)) ?? 0;
     if (attained > delta * (1 + SLACK)) lie(`ε ${epsilon.certified} at δ ${delta}`);
@@ -1606,7 +1820,7 @@ function checkPolicy(policy, certificate, geometry, route, corrupt) {
     if (!(value >= 0 && value <= limit)) no(`${what} is ${value}, at most ${limit} is allowed`);
   };
   const { mechanism } = certificate;
-  const distance = Math.min(policy.distance ?? Infinity, mechanism.domain - 1);
+  const distance = min(policy.distance ?? Infinity, mechanism.domain - 1);
   if (distance > certificate.max_distance) no(`it protects changes of up to ${certificate.max_distance} only`);
   const total = (epsilon) =>
     epsilon === null ? Infinity : epsilon * (certificate.adjacency === "metric" ? distance : 1);
@@ -1626,9 +1840,9 @@ function checkPolicy(policy, certificate, geometry, route, corrupt) {
   if (policy.mixes && !policy.mixes.includes(certificate.mix ?? "plain")) no(`its mixing is ${certificate.mix ?? "plain"}`);
   atMost("the number of messages", geometry.messages_per_user, policy.messages);
   if (corrupt.length && !policy.allow_corrupt) no(`${corrupt} declared itself corrupt`);
-  if (policy.require_crowd_free) no("its guarantee rests on other people's reports");
+  if (policy.require_crowd_free && mechanism.crowd) no("its guarantee rests on other people's reports");
   const margin = certificate.users - certificate.honest;
-  if (margin < policy.min_colluding || margin / Math.max(1, certificate.users) < policy.min_colluding_share) {
+  if (margin < policy.min_colluding || margin / max(1, certificate.users) < policy.min_colluding_share) {
     no(`it allows for ${margin} colluding users of ${certificate.users}`);
   }
   const { questions, refuse_questions: refused, fields, refuse_fields: refusedFields } = policy;
@@ -1643,7 +1857,7 @@ function checkPolicy(policy, certificate, geometry, route, corrupt) {
 // The public log (docs/log.md, "What devices check"); numbers of entries are BigInt
 
 const unlogged = (what) => fail("LogProofError", `${what}; do not take part`);
-const sha256 = async (...parts) => new Uint8Array(await crypto.subtle.digest("SHA-256", concat(...parts)));
+const sha256 = async (...parts) => bytesOf(subtle.digest("SHA-256", concat(...parts)));
 const nodeHash = (left, right) => sha256(Uint8Array.of(1), left, right);
 const equal = (left, right) => toHex(left) === toHex(right);
 
@@ -1729,7 +1943,7 @@ function readWindow(extra, size) {
   const count = levels.length + Number(most);
   const packed = extra.subarray(8);
   if (most < 0n || most > 1024n || packed.length !== 32 * count) malformed("not the window of a log of this size");
-  const hashes = Array.from({ length: count }, (_, at) => packed.subarray(32 * at, 32 * at + 32));
+  const hashes = upTo(count, (at) => packed.subarray(32 * at, 32 * at + 32));
   return { base, levels, hashes };
 }
 
@@ -1772,7 +1986,7 @@ export async function readRemembered(text, roster) {
   if (at < 0) return { ...checkpoint, window: readWindow(extra, checkpoint.size) };
   const { size, root } = roster.log.ended[at];
   if (checkpoint.size > size || (!(checkpoint.size < size) && toHex(checkpoint.root) !== root)) {
-    unlogged("the roster says that an earlier public log ended otherwise than it was shown to this device");
+    unlogged("an earlier public log ended otherwise than this device was shown");
   }
   return null;
 }
@@ -1791,9 +2005,8 @@ async function checkLog({ log: text }, roster, manifest, population, remembered)
   }
   const log = { ...checkpoint, window: readWindow(extra, checkpoint.size), witnesses: signed, text };
   if (!equal(await rootOf(log.window, log.size), log.root)) unlogged("the window is not of the log");
-  const { label, signer, body, signature } = manifest.certificate;
-  const documents = [JSON.stringify({ label, signer, body, signature })];
-  const entry = utf8(JSON.stringify({ event: "reserved", population, round_id: manifest.round_id, documents }));
+  const documents = [textOfDocument(manifest.certificate)];
+  const entry = utf8(stringify({ event: "reserved", population, round_id: manifest.round_id, documents }));
   if (entry.length > 65_535) unlogged("no log holds an entry of this length");
   await checkInclusion(await sha256(Uint8Array.of(0), entry), index, log, hashes);
   if (remembered) {
@@ -1825,7 +2038,7 @@ export async function verifyRound(text, roster, policy, population, now, roundId
   if (route.some((party) => party.role !== "node")) badKey("a party on the route is not a node");
   const names = route.map((party) => party.name);
   if (lookAlike(names)) badKey("a node stands on the route twice");
-  if (JSON.stringify(names) !== JSON.stringify(certificate.route)) badKey("the route is not the certified one");
+  if (stringify(names) !== stringify(certificate.route)) badKey("the route is not the certified one");
   const keys = [];
   for (const [at, party] of route.entries()) {
     keys.push(await checkRoundKey(manifest, party, manifest.route[at], at + 1, certificateDigest));
@@ -1860,7 +2073,7 @@ export function checkValue(mechanism, value) {
 /** The signed claim that this envelope is its owner's submission; `sign` has the credential's key. */
 export async function makeClaim(sign, credentialName, roundId, envelope) {
   const content = { version: 1, round_id: roundId, credential: credentialName, envelope_digest: await digest(envelope) };
-  const body = JSON.stringify(content);
+  const body = stringify(content);
   return { label: "submission", signer: credentialName, body, signature: toHex(await sign(signedBytes("submission", body))) };
 }
 
@@ -1877,8 +2090,9 @@ const FAILURES = [
   "RoundFailed", "UnansweredError", "TooFewReportsError", "CountMismatchError", "LostMessagesError",
 ];
 
+const evidence = (what) => fail("FalseResultError", `${what}; keep the result: it is evidence`);
+
 async function checkHeaders(result, plan, route) {
-  const evidence = (what) => fail("FalseResultError", `${what}; keep the result: it is evidence`);
   if (result.headers.length !== route.length) malformed("the result lacks a node's batch header");
   const signers = result.headers.map((frame) => frame.signer);
   const absent = route.filter((party) => !signers.includes(party.name));
@@ -1890,10 +2104,11 @@ async function checkHeaders(result, plan, route) {
   let last = null;
   for (const [at, party] of route.entries()) {
     const header = await verifyFrom(party, result.headers[at], "batch");
-    if (utf8(JSON.stringify(result.headers[at])).length > 4096) malformed("a batch header is too long");
+    if (utf8(stringify(result.headers[at])).length > 4096) malformed("a batch header is too long");
     if (!/^[0-9a-f]{64}$/.test(header.digest)) malformed("a batch header holds no SHA-256");
     if (header.round_id !== result.round_id || header.position !== at + 2) foreign("a batch header of another round or position");
-    if (header.records !== header.users * plan.mechanism.messages - header.dropped) evidence(`${party.name} relayed another number of records`);
+    const sent = header.users * plan.mechanism.messages + (at + 1) * plan.mechanism.dummies;
+    if (header.records !== sent - header.dropped) evidence(`${party.name} relayed another number of records`);
     if (header.users !== result.accepted) evidence(`${party.name} relayed another number of reports`);
     if (header.dropped < dropped) evidence(`${party.name} signed for fewer dropped onions than its predecessor`);
     dropped = header.dropped;
@@ -1914,7 +2129,7 @@ export async function checkResult(stored, roster, frame) {
   }
   if (result.plan_certificate === null || result.final_certificate === null) malformed("the result lacks a certificate");
   if ((await documentDigest(result.plan_certificate)) !== stored.certificateDigest) {
-    foreign("the result rests on another certificate than the one that you submitted under");
+    foreign("the result rests on another certificate than your submission");
   }
   const accountant = onlyParty(roster, "accountant");
   const plan = await verifyFrom(accountant, result.plan_certificate, "certificate");
@@ -1923,12 +2138,13 @@ export async function checkResult(stored, roster, frame) {
   same("round", final.round_id, stored.roundId);
   same("stage", final.stage, "final");
   same("users", final.users, result.accepted);
-  const another = (what) => foreign(`the final certificate is for another ${what} than the one of the round that you answered`);
+  const another = (what) => foreign(`the final certificate is for another ${what} than the plan`);
   if (final.mechanism.text !== plan.mechanism.text) another("mechanism");
-  if (JSON.stringify(final.wording) !== JSON.stringify(plan.wording)) another("question");
+  if (stringify(final.wording) !== stringify(plan.wording)) another("question");
   same("dropped messages", final.dropped, result.dropped);
   same("invalid messages", final.invalid, result.outside_alphabet + result.repeated_tags);
-  if (result.messages !== result.accepted * stored.geometry.messages_per_user - result.dropped) {
+  const sent = result.accepted * stored.geometry.messages_per_user + plan.route.length * plan.mechanism.dummies;
+  if (result.messages !== sent - result.dropped) {
     malformed("the result counts another number of messages; keep the receipt: it is evidence");
   }
   await checkHeaders(result, plan, plan.route.map((name) => partyOf(roster, name)));
@@ -1936,13 +2152,13 @@ export async function checkResult(stored, roster, frame) {
 }
 
 function checkEstimate(published, computed) {
-  const lie = (what) => fail("FalseResultError", `the published ${what} is not what the board gives; keep the result: it is evidence`);
+  const lie = (what) => evidence(`the published ${what} is not what the board gives`);
   if (published.quantity !== computed.quantity) lie("quantity");
   for (const name of ["values", "standard_errors", "mean", "mean_standard_error", "lows", "highs"]) {
     const numbers = (value) => (value === null ? [] : [value].flat());
     const [stated, expected] = [numbers(published[name]), numbers(computed[name])];
     const slack = name === "lows" || name === "highs" ? 1 : 0;
-    const close = (value, at) => Math.abs(value - expected[at]) <= slack + 1e-9 * Math.max(1, Math.abs(expected[at]));
+    const close = (value, at) => abs(value - expected[at]) <= slack + 1e-9 * max(1, abs(expected[at]));
     if (stated.length !== expected.length || !stated.every(close)) lie(name);
   }
 }
@@ -1952,7 +2168,7 @@ export async function checkBoard({ result, final }, geometry, board, messages) {
   const width = geometry.symbol_bytes + TAG_BYTES;
   if (board.length !== result.messages * width) fail("BadBatchError", "the board has another length than was announced");
   if ((await digest(board)) !== result.board_digest) fail("BadBatchError", "the board is not the one that the analyst signed");
-  const rows = Array.from({ length: result.messages }, (_, at) => board.subarray(at * width, (at + 1) * width));
+  const rows = upTo(result.messages, (at) => board.subarray(at * width, (at + 1) * width));
   const tagOf = (row) => String.fromCharCode(...row.subarray(geometry.symbol_bytes));
   const symbolOf = (row) => row.subarray(0, geometry.symbol_bytes).reduce((symbol, byte) => symbol * 256 + byte, 0);
   const byTag = new Map();
@@ -1969,16 +2185,16 @@ export async function checkBoard({ result, final }, geometry, board, messages) {
   const inside = rows.filter((row) => symbolOf(row) < mechanism.alphabet);
   const counting = inside.filter((row) => byTag.get(tagOf(row)) !== null).map(symbolOf);
   if (rows.length - inside.length !== result.outside_alphabet || inside.length - counting.length !== result.repeated_tags) {
-    fail("FalseResultError", "the result leaves out other messages than the board has; keep the result: it is evidence");
+    evidence("the result leaves out other messages than the board has");
   }
   const lost = result.dropped + result.outside_alphabet + result.repeated_tags;
   if (lost && mechanism.needsAll) fail("LostMessagesError", `${mechanism.kind} needs every message, and some are lost`);
   const remaining = result.accepted * mechanism.messages - lost;
   const counts = mechanism.count(counting);
-  if (result.accepted < 1 || remaining < 1 || mechanism.total(counts) !== remaining) {
+  if (result.accepted < 1 || remaining < 1 || mechanism.total(counts) !== remaining + final.route.length * mechanism.dummies) {
     fail("CountMismatchError", "the board does not have as many messages as were accepted");
   }
-  checkEstimate(result.estimate, mechanism.estimate(counts, new Ratio(BigInt(remaining), BigInt(mechanism.messages))));
+  checkEstimate(result.estimate, mechanism.estimate(counts, new Ratio(remaining, mechanism.messages), final.route.length));
 }
 
 // Calls to a gateway: bounded, repeated while it is away; what it says is believed nowhere
@@ -2033,7 +2249,7 @@ async function callOnce(url, kind, most, milliseconds, body) {
   const code = REFUSALS.includes(problem?.code) ? problem.code : response.status === 429 || response.status >= 500 ? busy : "NodeFault";
   const error = new ShuffleError(code, String(problem?.detail ?? `status ${response.status}`).slice(0, 2000));
   const wait = response.headers.get("retry-after") ?? "";
-  error.wait = /^[0-9]{1,5}$/.test(wait) ? Math.min(60, Number(wait)) : 0;
+  error.wait = /^[0-9]{1,5}$/.test(wait) ? min(60, Number(wait)) : 0;
   throw error;
 }
 
@@ -2045,7 +2261,7 @@ async function call(url, kind, most, body, milliseconds = CALL_MILLISECONDS) {
     } catch (error) {
       if (!["UnreachableError", "BusyError"].includes(error.code) || attempt + 1 === ATTEMPTS) throw error;
       const share = 0.5 + Number(new Integers().below(2 ** 16)) / 2 ** 17;
-      const pause = Math.min(250 * 2 ** attempt, 15_000) * share + 1000 * (error.wait ?? 0);
+      const pause = min(250 * 2 ** attempt, 15_000) * share + 1000 * (error.wait ?? 0);
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }
@@ -2105,11 +2321,15 @@ async function update(store, key, change) {
   });
 }
 
+const settings = (key, change = () => undefined) => update("settings", key, change);
+
 const sizeOf = ({ envelope, messages, announcement }) =>
   (envelope?.length ?? 0) + (announcement?.length ?? 0) + (messages ?? []).reduce((size, row) => size + row.length, 0);
 
 // The device
 
+const isOver = () => fail("RoundStateError", "this round is over for this browser; a value goes into a round only once");
+const nothingSealed = () => fail("UnknownRoundError", "no sealed answer waits to be sent");
 const JSON_TYPE = "application/json";
 
 /** One user's device, in this browser profile, for one population of one deployment. */
@@ -2129,7 +2349,7 @@ export class Device {
     device.enrolmentKey = (device.roster.populations.find(({ name }) => name === population) ??
       foreign(`the roster has no population ${population}`)).enrolment_key;
     const seen = { serial: device.roster.serial, digest: await documentDigest(frame) };
-    await update("settings", `roster ${rootKey}`, (old) => {
+    await settings(`roster ${rootKey}`, (old) => {
       if (old?.serial === seen.serial && old.digest === seen.digest) return undefined;
       return old && seen.serial <= old.serial
         ? fail("StaleRosterError", "this roster is older than one that was in use here, or another of its number")
@@ -2142,25 +2362,25 @@ export class Device {
 
   /** The name of this device's credential; null before it is enrolled. */
   async credentialName() {
-    const member = await update("settings", `member ${this.scope}`, () => undefined);
+    const member = await this.member();
     return member?.credential ? member.name : null;
   }
 
   /** Exchanges a one-time code for a credential, whose private key cannot leave the browser. */
   async enrol(code) {
-    const pair = await native("Ed25519", () => crypto.subtle.generateKey("Ed25519", false, ["sign", "verify"]));
-    const name = toHex(new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey)));
+    const pair = await native("Ed25519", () => subtle.generateKey("Ed25519", false, ["sign", "verify"]));
+    const name = toHex(await bytesOf(subtle.exportKey("raw", pair.publicKey)));
     const fresh = { name, privateKey: pair.privateKey, credential: null };
     // Kept before it is sent: a code whose answer was lost is exchanged again for the same key.
-    const member = await update("settings", `member ${this.scope}`, (old) => (old ? undefined : fresh));
+    const member = await settings(`member ${this.scope}`, (old) => (old ? undefined : fresh));
     if (member.credential) return member.name;
-    const body = JSON.stringify({ code, population: this.population, public_key: member.name });
+    const body = stringify({ code, population: this.population, public_key: member.name });
     const answer = await call(`${this.enrolment}/v1/enrolments`, JSON_TYPE, 2 ** 14, body);
     const credential = parseFrame(textOf(answer));
     const content = await verify(credential, "credential", this.population, this.enrolmentKey);
     same("population", content.population, this.population);
     same("public key", content.public_key, member.name);
-    await update("settings", `member ${this.scope}`, (old) => ({ ...old, credential }));
+    await settings(`member ${this.scope}`, (old) => ({ ...old, credential }));
     return member.name;
   }
 
@@ -2176,7 +2396,7 @@ export class Device {
   async verified(text, roundId) {
     const place = `log ${this.rootKey} ${this.roster.deployment}`;
     for (;;) {
-      const kept = await update("settings", place, () => undefined);
+      const kept = await settings(place);
       let round;
       try {
         const remembered = this.policy.require_log ? await readRemembered(kept ?? null, this.roster) : null;
@@ -2184,17 +2404,17 @@ export class Device {
         if (round.log === null || (remembered && remembered.size >= round.log.size)) return round;
       } catch (error) {
         // With what is kept it may convict the accountant of two histories.
-        if (error.code === "LogProofError") await update("settings", `${place} conflict`, () => text);
+        if (error.code === "LogProofError") await settings(`${place} conflict`, () => text);
         throw error;
       }
       // Another tab may have kept another one meanwhile.
-      if ((await update("settings", place, (old) => (old === kept ? round.log.text : undefined))) === round.log.text) return round;
+      if ((await settings(place, (old) => (old === kept ? round.log.text : undefined))) === round.log.text) return round;
     }
   }
 
   /** What is kept of a round: undefined, or its state "sealed", "received", "over". */
   async stateOf(roundId) {
-    const stored = await update("rounds", this.keyOf(roundId), () => undefined);
+    const stored = await this.stored(roundId);
     return stored && (stored.over ? "over" : stored.receipt ? "received" : "sealed");
   }
 
@@ -2207,14 +2427,14 @@ export class Device {
   /** Randomises and seals an answer, and keeps it, unless one is kept already; nothing is sent. */
   async seal(question, value) {
     const { roundId } = question;
-    let stored = await update("rounds", this.keyOf(roundId), () => undefined);
-    if (stored?.over) fail("RoundStateError", "this round is over for this browser; a value goes into a round only once");
+    let stored = await this.stored(roundId);
+    if (stored?.over) isOver();
     if (!stored) {
       // Checked again: a page may have been open since yesterday.
       const round = await this.verified(question.text, roundId);
       const prepared = await this.prepare(round, checkValue(round.mechanism, value));
       stored = await update("rounds", this.keyOf(roundId), (old, all) => {
-        if (old?.over) fail("RoundStateError", "this round is over for this browser");
+        if (old?.over) isOver();
         if (old) return undefined; // another tab was first
         const used = all.reduce((size, entry) => size + sizeOf(entry), 0);
         return used + sizeOf(prepared) > KEPT_BYTES
@@ -2227,8 +2447,8 @@ export class Device {
 
   /** Exactly what `send` sends, and the randomised symbols that are sealed in it. */
   async preview(roundId) {
-    const stored = await update("rounds", this.keyOf(roundId), () => undefined);
-    if (!stored || stored.over || stored.receipt) fail("UnknownRoundError", "no sealed answer waits to be sent");
+    const stored = await this.stored(roundId);
+    if (!stored || stored.over || stored.receipt) nothingSealed();
     const symbolOf = (row) => row.subarray(0, -TAG_BYTES).reduce((symbol, byte) => symbol * 256 + byte, 0);
     return { body: Device.requestBody(stored), symbols: stored.messages.map(symbolOf) };
   }
@@ -2241,7 +2461,7 @@ export class Device {
   }
 
   async prepare(round, value) {
-    const member = await update("settings", `member ${this.scope}`, () => undefined);
+    const member = await this.member();
     if (!member?.credential) fail("UnknownCredentialError", "this browser is not enrolled: exchange a code first");
     const { mechanism, geometry } = round;
     const integers = new Integers();
@@ -2253,7 +2473,7 @@ export class Device {
     const messages = symbols.map((symbol) => concat(bigEndian(symbol, width), systemRandom(TAG_BYTES)));
     const envelope = await sealEnvelope(geometry, round.roundId, round.publicKeys, messages);
     if (envelope.length !== round.lengths.envelope) throw new RangeError("an envelope of another length");
-    const sign = async (data) => new Uint8Array(await crypto.subtle.sign("Ed25519", member.privateKey, data));
+    const sign = async (data) => bytesOf(subtle.sign("Ed25519", member.privateKey, data));
     return {
       scope: this.scope, deployment: round.deployment, roundId: round.roundId, entry: round.entry.name, geometry,
       certificateDigest: round.certificateDigest, closesAt: round.closesAt, announcement: round.text, envelope, messages,
@@ -2274,13 +2494,13 @@ export class Device {
   /** The body of a submission's request, byte for byte as it is sent. */
   static requestBody({ credential, claim, envelope }) {
     const binary = Array.from(envelope, (byte) => String.fromCharCode(byte)).join("");
-    return JSON.stringify({ credential, claim, envelope: btoa(binary) });
+    return stringify({ credential, claim, envelope: btoa(binary) });
   }
 
   /** Sends the kept answer of a round until the entry node has signed a receipt for it. */
   async send(roundId) {
-    let stored = await update("rounds", this.keyOf(roundId), () => undefined);
-    if (!stored || stored.over) fail("UnknownRoundError", "no sealed answer waits to be sent");
+    let stored = await this.stored(roundId);
+    if (!stored || stored.over) nothingSealed();
     if (!stored.receipt) stored = await this.deliver(stored);
     return { roundId, entry: stored.entry, messages: stored.messages.length, bytes: stored.bytes };
   }
@@ -2296,9 +2516,9 @@ export class Device {
 
   /** Checks a round's result, that one's own messages are on its board, and that it gives the answer. */
   async check(roundId) {
-    const stored = await update("rounds", this.keyOf(roundId), () => undefined);
+    const stored = await this.stored(roundId);
     if (!stored) fail("UnknownRoundError", "nothing was submitted to this round from here");
-    if (stored.over) fail("RoundStateError", "this round is over for this browser");
+    if (stored.over) isOver();
     const bodyOf = struct({ result: signedFrame }, { discards: [[], list(signedFrame)] });
     const url = `${this.gateway}/v1/rounds/${roundId}`;
     const { result: frame, discards } = bodyOf(parseJson(textOf(await call(`${url}/result`, JSON_TYPE, 2 * MAX_DOCUMENT_BYTES))));
@@ -2338,6 +2558,14 @@ export class Device {
     }
     if (!stored.receipt || manifest.route.every(({ signer }) => clean.has(signer))) await this.finish(stored.roundId);
     else await this.keep(stored.roundId, { result: frame });
+  }
+
+  member() {
+    return settings(`member ${this.scope}`);
+  }
+
+  stored(roundId) {
+    return update("rounds", this.keyOf(roundId), () => undefined);
   }
 
   keyOf(roundId) {
