@@ -46,7 +46,8 @@ def clopper_pearson(
         raise ValueError(f"confidence must be above 0 and below 1, not {confidence}")
     side = (1 - confidence) / 2
     counts = np.array([successes])
-    return float(_lower(counts, trials, side)[0]), float(_upper(counts, trials, side)[0])
+    low, high = _ends(counts, counts, trials, side)
+    return float(low[0]), float(high[0])
 
 
 @dataclass(frozen=True)
@@ -114,11 +115,8 @@ def epsilon_bound(
     measured = len(first) - half
     # The unfavourable end of both: with P at least the one and Q at most the other, (ε, δ) needs ε
     # >= ln((P - δ) / Q).
-    bound = _log_ratio(
-        _lower(np.array([hits[0]]), measured, side),
-        _upper(np.array([hits[1]]), measured, side),
-        delta,
-    )
+    low, high = _ends(np.array([hits[0]]), np.array([hits[1]]), measured, side)
+    bound = _log_ratio(low, high, delta)
     plain = (hits[0] / measured - delta, hits[1] / measured)
     estimate = (
         -math.inf if plain[0] <= 0 else math.inf if plain[1] == 0 else math.log(plain[0] / plain[1])
@@ -153,26 +151,28 @@ def _best_event(
     side /= 6 * outcomes
     counts = (np.bincount(left, minlength=outcomes), np.bincount(right, minlength=outcomes))
     trials = len(left)
-    best, chosen, swapped = -math.inf, np.zeros(outcomes, dtype=bool), False
     up = np.arange(outcomes)
+    # Candidates left out cost strength and never soundness: whichever wins is measured on the
+    # other half.
+    ends = np.unique(np.linspace(0, outcomes - 1, min(outcomes, _MOST_EVENTS)).astype(np.intp))
+    families: list[tuple[bool, NDArray[np.intp]]] = []
+    likely_hits: list[NDArray[np.int64]] = []
+    other_hits: list[NDArray[np.int64]] = []
     for swap in (False, True):
         likely, other = counts[::-1] if swap else counts
         # Half a count more: an outcome seen once, on one side alone, would otherwise rank before
         # all that are frequent.
         ratio = np.argsort(-(likely + 0.5) / (other + 0.5), kind="stable")
         for order in (up, up[::-1], ratio):
-            # Candidates left out cost strength and never soundness: whichever wins is measured on
-            # the other half.
-            ends = np.unique(
-                np.linspace(0, outcomes - 1, min(outcomes, _MOST_EVENTS)).astype(np.intp)
-            )
-            hits = np.cumsum(likely[order])[ends], np.cumsum(other[order])[ends]
-            scores = _log_ratio(_lower(hits[0], trials, side), _upper(hits[1], trials, side), delta)
-            best_index = int(np.argmax(scores))
-            if scores[best_index] > best:
-                best, swapped = float(scores[best_index]), swap
-                chosen = np.zeros(outcomes, dtype=bool)
-                chosen[order[: ends[best_index] + 1]] = True
+            families.append((swap, order))
+            likely_hits.append(np.cumsum(likely[order])[ends])
+            other_hits.append(np.cumsum(other[order])[ends])
+    # All at once: for a few outcomes, a call of numpy takes longer than its arithmetic.
+    low, high = _ends(np.concatenate(likely_hits), np.concatenate(other_hits), trials, side)
+    family, end = divmod(int(np.argmax(_log_ratio(low, high, delta))), len(ends))
+    swapped, order = families[family]
+    chosen = np.zeros(outcomes, dtype=bool)
+    chosen[order[: ends[end] + 1]] = True
     return chosen, swapped
 
 
@@ -186,17 +186,22 @@ def _log_ratio(
     return result
 
 
-def _lower(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
-    # The maximum only spares the beta law a parameter of 0; that case has the exact end 0 below.
-    quantile = np.exp(-np.logaddexp(0.0, -_lower_logit(np.maximum(successes, 1), trials, side)))
-    return np.where(successes == 0, 0.0, quantile * (1 - _ROUNDING))
-
-
-def _upper(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
-    # One minus the lower end for the failures, of which the logit keeps all digits.
-    failures = np.maximum(trials - successes, 1)
-    quantile = np.exp(-np.logaddexp(0.0, _lower_logit(failures, trials, side)))
-    return np.where(successes == trials, 1.0, np.minimum(quantile * (1 + _ROUNDING), 1.0))
+def _ends(
+    at_least: NDArray[np.int64], at_most: NDArray[np.int64], trials: int, side: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lower ends for the successes `at_least`, and upper ends for `at_most`, rounded outward."""
+    # The maximum only spares the beta law a parameter of 0; those cases have exact ends below. An
+    # upper end is one minus the lower end for the failures, of which the logit keeps all digits.
+    successes = np.maximum(at_least, 1)
+    failures = np.maximum(trials - at_most, 1)
+    counts, places = np.unique(np.concatenate((successes, failures)), return_inverse=True)
+    logits = _lower_logit(counts, trials, side)[places]
+    low = np.exp(-np.logaddexp(0.0, -logits[: len(successes)])) * (1 - _ROUNDING)
+    high = np.exp(-np.logaddexp(0.0, logits[len(successes) :])) * (1 + _ROUNDING)
+    return (
+        np.where(at_least == 0, 0.0, low),
+        np.where(at_most == trials, 1.0, np.minimum(high, 1.0)),
+    )
 
 
 def _lower_logit(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
