@@ -1,6 +1,8 @@
 """A class with ten hostile submissions is graded to a complete table; they cost only themselves.
 
-`make test-class CLASS=200` grades so many; `make test` grades twelve, of which ten are hostile.
+`make test-class CLASS=200` grades so many; `make test-slow` grades twelve, of which ten are
+hostile. `make test` runs hostile programs one by one (`test_box_of_another_user.py`,
+`test_student_program.py`) and grades a class of hostile folders (`test_hostile_submissions.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ SUBMISSIONS = int(os.environ.get("LAB_CLASS", "12"))
 FULL = SUBMISSIONS > 12
 JOBS = 2
 
-pytestmark = pytest.mark.timeout(0 if FULL else 300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if FULL else 300)]
 
 BEGINNING = """
 import os

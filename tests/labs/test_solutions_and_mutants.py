@@ -2,7 +2,8 @@
 loses its check.
 
 `make test-labs INSTANCES=200 SYSTEMS=20` draws so many fresh instances; `make test` draws one, and
-starts no systems."""
+starts no systems. Of a lab's wrong programs it runs the first; `make test-slow` runs the others,
+which take 2 minutes of a processor."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ INSTANCES = int(os.environ.get("LAB_INSTANCES", "1"))
 SYSTEMS = int(os.environ.get("LAB_SYSTEMS", "0"))
 LABS = {f"{each.number:02}": each for each in all_labs()}
 WRONG = {f"{number}/{each.name}": each for number in LABS for each in wrong_programs(number)}
+FIRST = {next(name for name in WRONG if name.startswith(number)) for number in LABS}
 
 pytestmark = pytest.mark.timeout(0 if INSTANCES + SYSTEMS > 1 else 300)
 
@@ -66,7 +68,13 @@ def test_the_stub_gets_none_and_says_what_to_write(number: str, tmp_path: Path) 
         assert "Traceback" not in check.message
 
 
-@pytest.mark.parametrize("mutant", WRONG)
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(name, marks=() if name in FIRST or INSTANCES > 1 else pytest.mark.slow)
+        for name in WRONG
+    ],
+)
 def test_a_wrong_program_loses_its_check_every_time_and_no_other(
     mutant: str, tmp_path: Path
 ) -> None:
