@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from commands import Shell, shell
 
+from shuffledp_sim.system.nursery import Nursery, available
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.sealing import sealing_pool
 
@@ -25,9 +26,26 @@ the failures.
 """
 
 
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery | None]:
+    """The process that the parties of all systems of this session are forked from.
+
+    Its imports cost more than all else that a system's start does."""
+    if not available():
+        yield None
+        return
+    started = Nursery(tmp_path_factory.mktemp("nursery") / "nursery.log")
+    try:
+        yield started
+    finally:
+        started.close()
+
+
 @pytest.fixture(scope="module")
 def running(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    nursery: Nursery | None,
 ) -> Iterator[LocalSystem]:
     """Three nodes, broker, accountant and analyst, each a process of its own, for a whole module.
 
@@ -41,7 +59,12 @@ def running(
         roles = ("node", "analyst", "accountant")
         settings = {role: {**settings.get(role, {}), "log_level": "debug"} for role in roles}
     local = LocalSystem(
-        folder, nodes=3, budget=LocalBudget(1e9, 1e-2), settings=settings, metrics=observed
+        folder,
+        nodes=3,
+        budget=LocalBudget(1e9, 1e-2),
+        settings=settings,
+        metrics=observed,
+        nursery=nursery,
     )
     try:
         asyncio.run(local.start())

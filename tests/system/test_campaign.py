@@ -42,20 +42,29 @@ from shuffledp_ops.campaigns.results import write_results
 from shuffledp_ops.campaigns.running import CampaignRunner, outlook_of
 from shuffledp_ops.campaigns.state import AttemptStage, CampaignStore, DateOutcome
 from shuffledp_ops.rounds.running import abort_round, control_of
+from shuffledp_sim.system.nursery import Nursery
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 
 LIMIT = 60.0
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
+def running(
+    tmp_path_factory: pytest.TempPathFactory, nursery: Nursery | None
+) -> Iterator[LocalSystem]:
     """A system whose ledger has a limit that campaigns of a few rounds do not reach."""
     folder = tmp_path_factory.mktemp("campaigns")
     settings: dict[str, dict[str, float | str]] = {
         "analyst": {"discard_seconds": 5.0},
         "node": {"relay_seconds": 20.0},
     }
-    local = LocalSystem(folder, nodes=2, budget=LocalBudget(LIMIT, 1e-2), settings=settings)
+    local = LocalSystem(
+        folder,
+        nodes=2,
+        budget=LocalBudget(LIMIT, 1e-2),
+        settings=settings,
+        nursery=nursery,
+    )
     try:
         asyncio.run(local.start())
         yield local

@@ -31,6 +31,7 @@ from shuffledp_ops.rounds.running import StageClock, control_of, open_round
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.demo import keep_evidence
 from shuffledp_sim.playing import run_round
+from shuffledp_sim.system.nursery import Nursery
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 
 SETS = [
@@ -42,13 +43,16 @@ SETS = [
 
 @pytest.fixture(scope="module", params=SETS, ids=str)
 def corrupted(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    nursery: Nursery | None,
 ) -> Iterator[LocalSystem]:
     system = LocalSystem(
         tmp_path_factory.mktemp("corrupt"),
         nodes=3,
         budget=LocalBudget(1e9, 1e-2),
         corrupt=request.param,
+        nursery=nursery,
     )
     try:
         asyncio.run(system.start())

@@ -34,6 +34,7 @@ from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_ops.rounds.running import control_of, open_round, read_result
 from shuffledp_proto.v1 import analyst_pb2
+from shuffledp_sim.system.nursery import Nursery
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.fleet import Fleet
 
@@ -115,9 +116,10 @@ async def test_a_lying_broker_cannot_mislead_a_client(
 
 
 async def test_the_round_that_would_overspend_is_refused_with_what_is_left(
-    tmp_path: Path, pool: ProcessPoolExecutor
+    tmp_path: Path, pool: ProcessPoolExecutor, nursery: Nursery | None
 ) -> None:
-    async with LocalSystem(tmp_path / "poor", nodes=2, budget=LocalBudget(5.0, 1e-3)) as poor:
+    budget = LocalBudget(5.0, 1e-3)
+    async with LocalSystem(tmp_path / "poor", nodes=2, budget=budget, nursery=nursery) as poor:
         await small_round(poor, pool)
         with pytest.raises(BudgetExceeded, match="left"):
             await small_round(poor, pool)

@@ -10,6 +10,7 @@ from rounds_for_tests import small_plan
 
 from shuffledp_core.documents.models import Result
 from shuffledp_core.runtime.keys import verify_from
+from shuffledp_sim.system.nursery import Nursery
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.small_round import open_small
 
@@ -60,10 +61,15 @@ class Proxy:
 
 
 async def test_a_small_round_with_given_answers_goes_through_a_proxy_in_front_of_the_entry_node(
-    tmp_path: Path,
+    tmp_path: Path, nursery: Nursery | None
 ) -> None:
     system = LocalSystem(
-        tmp_path, nodes=3, budget=LocalBudget(1e9, 1e-2), broker=False, proxied=("node-1",)
+        tmp_path,
+        nodes=3,
+        budget=LocalBudget(1e9, 1e-2),
+        broker=False,
+        proxied=("node-1",),
+        nursery=nursery,
     )
     proxy = Proxy(system.listens["node-1"])
     roster = system.deployment.roster

@@ -25,7 +25,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from shuffledp_core.errors import ConfigError, UnreachableError, UsageError
 from shuffledp_sim.system.child import PARENT, end_with_parent
@@ -164,6 +166,7 @@ def main() -> None:
     end_with_parent()
     for name in PRELOADED:
         import_module(name)
+    _parse_options()
     # the collector of a child then leaves these objects, and with them their shared pages, alone
     gc.freeze()
     signal.signal(signal.SIGCHLD, _reap)
@@ -171,6 +174,20 @@ def main() -> None:
     if command is not None:
         sys.argv = list(command)
         runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+
+
+def _parse_options() -> None:
+    """Parse a command line, as every child will: typer loads its converters with the first one.
+
+    They take a quarter of a second of a processor in each process.
+    """
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    def _command(config: Annotated[Path, typer.Option()]) -> None:
+        del config
+
+    app(["--config", "none"], standalone_mode=False)
 
 
 def _serve(connection: socket.socket) -> list[str] | None:

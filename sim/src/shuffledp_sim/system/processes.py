@@ -167,6 +167,8 @@ class LocalSystem:
         forked: whether processes are forked from one that has imported everything (`nursery`),
             which takes half of the processor time. Their memory then counts what they share: not
             for measurements.
+        nursery: one that several systems share, which its owner closes after all of them; by
+            default the system has its own. Processes take their environment and limits from it.
     """
 
     def __init__(
@@ -183,6 +185,7 @@ class LocalSystem:
         proxied: Collection[str] = (),
         witnesses: int = 0,
         forked: bool = True,
+        nursery: Nursery | None = None,
     ) -> None:
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         watchers = [f"witness-{number}" for number in range(1, witnesses + 1)]
@@ -194,7 +197,10 @@ class LocalSystem:
         }
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._nursery = Nursery(folder / "nursery.log") if forked and nursery_works() else None
+        self._nursery = nursery
+        self._own_nursery: Nursery | None = None
+        if nursery is None and forked and nursery_works():
+            self._nursery = self._own_nursery = Nursery(folder / "nursery.log")
         self._settings = settings or {}
         pages = zip([*names, ANALYST, ACCOUNTANT], ports[nodes + 3 : 2 * nodes + 5], strict=True)
         first = len(ports) - witnesses
@@ -321,8 +327,8 @@ class LocalSystem:
         finally:
             for process in self.processes.values():
                 process.wait(0)
-            if self._nursery is not None:
-                self._nursery.close()
+            if self._own_nursery is not None:
+                self._own_nursery.close()
             self._ports.close()
 
     def check_alive(self) -> None:
