@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,11 +57,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     tests = config.rootpath / "tests"
 
-    def rank(item: pytest.Item) -> int:
-        folder = item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
+    @cache
+    def rank(path: Path) -> int:
+        folder = path.relative_to(tests).parts[0] if path.is_relative_to(tests) else ""
         return LONG.index(folder) if folder in LONG else len(LONG)
 
-    items.sort(key=rank)
+    items.sort(key=lambda item: rank(item.path))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
