@@ -40,24 +40,38 @@ def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_sum_on_a_scale_is_stated_in_the_unit_everywhere(
+def test_a_sum_on_a_scale_is_stated_in_the_unit_everywhere_with_guarantee_and_time(
     tmp_path: Path, shuffledp: Shell
 ) -> None:
+    """A metric one with a smaller distance, which is not refused for a budget that nobody set."""
     (tmp_path / "cold.csv").write_text("degrees\n" + "-4.5\n-1\n3\n0.5\n" * 10)
     (tmp_path / "cold.toml").write_text(
         'id = "cold"\ntext = "How cold was your room?"\n[[axes]]\nfield = "degrees"\n'
         'unit = "°C"\nsymbols = { kind = "scale", start = "-5", step = "0.5", size = 21 }\n'
     )
-    done = demo(tmp_path, "--users", "40", "--mechanism", "rr-shuffle", "--epsilon", "30",
-    "--data", "cold.csv", "--words", "cold.toml")  # fmt: skip
+    done = demo(tmp_path, "--users", "40", "--mechanism", "rr-shuffle", "--epsilon", "4",
+    "--data", "cold.csv", "--words", "cold.toml", "--adjacency", "metric", "--max-distance",
+    "2")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "-20.0 °C" in done.stdout
-    saved = json.loads((tmp_path / "out/latest/report.json").read_text())
+    for words in ("estimate", "true value", "ε certified", "ε_L", "Seconds by stage"):
+        assert words in done.stdout
+    assert "out/latest" not in done.stdout  # a path that names the same round tomorrow
+    folder = (tmp_path / "out" / "latest").resolve()
+    assert f"Report: out/{folder.name}/report.html" in done.stdout
+    saved = json.loads((folder / "report.json").read_text())
+    assert saved["max_distance"] == 2
     assert (saved["question"], saved["unit"], saved["true_value"]) == ("cold", "°C", -20.0)
     value, (low, high) = saved["estimate"], saved["interval_95"]
     assert -200 <= low <= value <= high <= 200
     assert saved["mean"] == pytest.approx(value / 40)
     assert f"{value:,.2f} ±" in done.stdout
+    page = (folder / "report.html").read_text()
+    assert "How cold was your room? (cold; degrees: " in page
+    assert "entry 0 of shuffledp-ledger/demo; checkpoint of 1 entries" in page
+    logged = read_round(folder).logged
+    assert logged is not None
+    assert f"root {logged.root}, signed by witness-1 (" in page
     code, _, problem = shuffledp("report")
     assert code == 0, problem
     page = (tmp_path / "out/latest/report.html").read_text()
@@ -94,6 +108,7 @@ def test_a_demo_prints_one_json_object_and_leaves_signed_documents_and_a_picture
     saved = json.loads((folder / "report.json").read_text())
     assert answer["drawn_with_replacement_from"] == saved["drawn_with_replacement_from"] == 2
     assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert "each value of “age”?" in (folder / "report.html").read_text()
     for name in ("certificate", "plan-certificate", "manifest", "result"):
         assert set(json.loads((folder / f"{name}.json").read_text())) == {
             "label",
@@ -113,34 +128,6 @@ def test_a_demo_asks_with_the_histogram_of_least_error() -> None:
     )
     histograms = [row for row in compared.rows if row.mechanism.answers is Answers.HISTOGRAM]
     assert min(histograms, key=lambda row: row.error).kind == options.mechanism
-
-
-def test_a_demo_for_people_shows_answer_guarantee_and_time(tmp_path: Path) -> None:
-    """A metric one with a smaller distance, which is not refused for a budget that nobody set."""
-    done = demo(
-        tmp_path,
-        "--mechanism",
-        "geo-shuffle",
-        "--users",
-        "40",
-        "--adjacency",
-        "metric",
-        "--max-distance",
-        "2",
-    )
-    assert done.returncode == 0, done.stderr
-    for words in ("estimate", "true value", "ε certified", "ε_L", "Seconds by stage"):
-        assert words in done.stdout
-    assert "out/latest" not in done.stdout  # a path that names the same round tomorrow
-    folder = (tmp_path / "out" / "latest").resolve()
-    assert f"Report: out/{folder.name}/report.html" in done.stdout
-    assert json.loads((folder / "report.json").read_text())["max_distance"] == 2
-    page = (folder / "report.html").read_text()
-    assert "“doctor visits”" in page
-    assert "entry 0 of shuffledp-ledger/demo; checkpoint of 1 entries" in page
-    logged = read_round(folder).logged
-    assert logged is not None
-    assert f"root {logged.root}, signed by witness-1 (" in page
 
 
 @pytest.mark.parametrize(
