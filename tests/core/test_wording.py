@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.documents.wording import (
+    FieldValue,
+    NameSet,
+    NumberRange,
     QuestionAxis,
+    QuestionCondition,
     QuestionWording,
     SymbolMeaning,
     SymbolNames,
@@ -20,6 +24,7 @@ from shuffledp_core.documents.wording import (
     SymbolScale,
     parse_decimal,
     spell_decimal,
+    spell_value,
 )
 
 DECIMALS = st.decimals(-(10**6), 10**6, places=4)
@@ -111,3 +116,62 @@ def test_a_plan_without_words_is_what_it_always_was() -> None:
             population="demo", mechanism="krr-histogram", size=3, epsilon=1.0, delta=1e-6,
             min_reports=10, max_reports=20, route=("node-1", "node-2"), wording=words,
         )  # fmt: skip
+
+
+def test_a_record_in_no_cell_is_counted_as_one_of_the_others() -> None:
+    table = QuestionWording(
+        id="q",
+        text="Which one?",
+        axes=(
+            QuestionAxis(field="age", unit="", symbols=SymbolRanges(edges=("0", "18", "65"))),
+            QuestionAxis(field="sex", unit="", symbols=SymbolNames(names=("f", "m"))),
+        ),
+        where=(
+            QuestionCondition(field="country", unit="", holds=NameSet(names=("DE", "FR"))),
+            QuestionCondition(field="age", unit="", holds=NumberRange(low="16", high="inf")),
+        ),
+        others="none of these",
+    )
+    assert (table.fields, table.shape, table.size) == (("age", "sex", "country"), (2, 2), 5)
+    assert table.names()[-2:] == ("18–65, m", "none of these")
+    person: dict[str, FieldValue] = {"age": 16, "sex": "m", "country": "FR"}
+    assert table.locate_record(person) == 1
+    others: dict[str, list[FieldValue]] = {
+        "age": [15.9, 66, None, "", "many", float("nan")],
+        "sex": ["x", None, 1],
+        "country": ["IT", None, " "],
+    }
+    for field, values in others.items():
+        for value in values:
+            assert table.locate_record(person | {field: value}) == 4
+        assert table.locate_record({name: person[name] for name in person if name != field}) == 4
+    # What people type is not silently counted as one of the others.
+    with pytest.raises(ValueError, match="expected one of f, m"):
+        table.locate("20", "x", "DE")
+    assert table.locate("15", "x", "DE") == table.locate("none of these") == 4
+    with pytest.raises(TypeError, match="text, numbers"):
+        table.locate_record(person | {"age": [1]})  # type: ignore[arg-type]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, width=32), st.booleans())
+def test_a_floating_point_number_is_read_as_people_write_it(number: float, exact: bool) -> None:  # noqa: FBT001
+    value = Decimal(repr(number)) if exact else number
+    answer = spell_value(value)
+    assert answer is not None
+    assert "e" not in answer.lower()
+    assert float(answer) == number
+
+
+def test_a_record_without_a_field_has_no_answer_where_there_are_no_others() -> None:
+    question = of(SymbolNames(names=("a", "b")))
+    assert question.locate_record({"f0": "b"}) == 1
+    with pytest.raises(ValueError, match="no value of 'f0'"):
+        question.locate_record({"f1": "secret"})
+    with pytest.raises(ValueError, match="expected one of a, b") as refusal:
+        question.locate_record({"f0": "secret"})
+    assert "secret" not in str(refusal.value)
+
+
+def test_words_without_others_are_written_as_they_always_were() -> None:
+    assert b"where" not in to_json(of(SymbolNames(names=("a", "b"))))
+    assert b"others" not in to_json(of(SymbolNames(names=("a", "b"))))

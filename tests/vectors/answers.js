@@ -5,6 +5,7 @@ import {
   geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, readRemembered, sealEnvelope, sealerFor,
   symbolNames, verify, verifyRoster, verifyRound, wordingOf,
 } from "/shuffledp.min.js";
+import { symbolOfRecord } from "/shuffledp-record.js";
 
 const hex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -68,8 +69,19 @@ const ANSWERS = {
       certificate_digest: checked.certificateDigest, geometry: writtenGeometry(checked.geometry),
     };
   },
-  async wording({ wording }) {
-    return { names: symbolNames(wordingOf(parseJson(wording)), 2000) };
+  async wording({ wording, records }) {
+    const words = wordingOf(parseJson(wording));
+    const names = { names: symbolNames(words, 2000) };
+    if (records === undefined) return names;
+    const symbols = parseJson(records).map((record) => {
+      try {
+        return symbolOfRecord(words, record);
+      } catch (error) {
+        if (error.code !== "UsageError") throw error;
+        return null;
+      }
+    });
+    return { ...names, symbols };
   },
   async seal({ suite, round_id: roundId, position, public_key: publicKey, plaintext, ephemeral, encapsulation }) {
     const source = () => ephemeralOf(hex(ephemeral), encapsulation);

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from shuffledp_client.web import MODULE
+from shuffledp_client.web import MODULE, RECORD, read_web_file
 
 CHROMIUM: Final = shutil.which("chromium")
 NO_CHROMIUM: Final = "Debian's chromium is not installed"
@@ -35,9 +35,16 @@ def running_chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def module_page(browser: Browser, module: str) -> Iterator[Page]:
-    """A page of a secure context, without any network, with this text as the module."""
-    served = {f"/{MODULE}": module, "/answers.js": ANSWERS.read_text(encoding="utf-8")}
+def module_page(browser: Browser, module: str, record: str | None = None) -> Iterator[Page]:
+    """A page of a secure context, without any network, with this text as the module.
+
+    `record` is the text of the file for records; None for the package's own.
+    """
+    served = {
+        f"/{MODULE}": module,
+        f"/{RECORD}": read_web_file(RECORD).decode() if record is None else record,
+        "/answers.js": ANSWERS.read_text(encoding="utf-8"),
+    }
 
     def fulfill(route: Route) -> None:
         path = route.request.url.removeprefix("http://localhost")

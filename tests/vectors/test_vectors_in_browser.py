@@ -10,7 +10,7 @@ from browser_pages import CHROMIUM, NO_CHROMIUM, ask, module_page, running_chrom
 from playwright.sync_api import Browser, Page
 from vector_runner import FILES, find_difference, load_cases
 
-from shuffledp_client.web import MODULE, SOURCE, read_web_file
+from shuffledp_client.web import MODULE, RECORD, SOURCE, read_web_file
 from shuffledp_client.web.build import build_module
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
@@ -99,7 +99,7 @@ MUTANTS = {
     "an ended log is forgotten": ("checkpoint.size > size ||", "false &&", "logs"),
     "base64 in any spelling": ("if (btoa(binary) === text)", "if (true)", "logs"),
     "words for another number of symbols pass": (
-        "if (size !== mechanism.domain)",
+        "if (wordedSize(wording) !== mechanism.domain)",
         "if (false)",
         "questions",
     ),
@@ -112,6 +112,12 @@ MUTANTS = {
     "names that look alike pass": ("|| lookAlike(names)", "", "questions"),
     "fields that look alike pass": ("|| lookAlike(fields)", "", "questions"),
     "words that no one sees pass": ("&& !blank &&", "&&", "questions"),
+    "a policy forgets the fields of conditions": (
+        "[...wording.axes, ...wording.where].map",
+        "[...wording.axes].map",
+        "questions",
+    ),
+    "a sum has others": ("if (sum && wording.others)", "if (false)", "questions"),
     "words are in any spelling": ("!NOT_PLAIN.test(v) &&", "", "questions"),
     "no wording is checked": (
         "wording: [null, wordingOf]",
@@ -202,3 +208,26 @@ def test_a_nonce_has_one_encoding_whatever_a_browser_compares(browser: Browser) 
         answers = ask(opened, cases)
     differences = [find_difference(*pair) for pair in zip(cases, answers, strict=True)]
     assert differences == [None, None]
+
+
+RECORD_MUTANTS = {
+    "conditions are not evaluated": ("where.some(", "where.every("),
+    "a range has its end": ("number < numberOf(high)", "number <= numberOf(high)"),
+    "ranges begin above their edges": ("numberOf(edge) <= number)", "numberOf(edge) < number)"),
+    "halfway is rounded up": ("rest > unit ||", "rest >= unit ||"),
+    "names are not composed": ('.normalize("NFC")', ""),
+    "long numbers are read": ("|| text.length > LONGEST", ""),
+    "powers of ten are not written out": ("Number(exponent)", "0"),
+}
+
+
+@pytest.mark.parametrize("mutant", RECORD_MUTANTS)
+def test_records_read_otherwise_answer_otherwise(browser: Browser, mutant: str) -> None:
+    old, new = RECORD_MUTANTS[mutant]
+    source, module = (read_web_file(name).decode() for name in (RECORD, MODULE))
+    assert old in source
+    cases = [case for case in load_cases("questions") if "records" in case["input"]]
+    with module_page(browser, module, source.replace(old, new)) as opened:
+        answers = ask(opened, cases)
+    pairs = zip(cases, answers, strict=True)
+    assert any(find_difference(case, answer) is not None for case, answer in pairs)

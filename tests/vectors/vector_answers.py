@@ -114,8 +114,21 @@ def answer_round(fields: Fields) -> Fields:
 
 
 def answer_wording(fields: Fields) -> Fields:
-    """Read a question in words, and name its symbols."""
-    return {"names": list(from_json(fields["wording"], QuestionWording).names())}
+    """Read a question in words, name its symbols, and find those of records.
+
+    null is the symbol of a record that has none.
+    """
+    wording = from_json(fields["wording"], QuestionWording)
+    names = {"names": list(wording.names())}
+    if "records" not in fields:
+        return names
+    symbols: list[int | None] = []
+    for record in json.loads(fields["records"]):
+        try:
+            symbols.append(wording.locate_record(record))
+        except ValueError:
+            symbols.append(None)
+    return names | {"symbols": symbols}
 
 
 def answer_seal(fields: Fields) -> Fields:

@@ -12,13 +12,16 @@ from vector_world import identity, make_draft, sign_roster
 
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.documents.wording import (
+    NameSet,
+    NumberRange,
     QuestionAxis,
+    QuestionCondition,
     QuestionWording,
     SymbolNames,
     SymbolRanges,
     SymbolScale,
 )
-from shuffledp_core.mechanisms import RRShuffle
+from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
 from shuffledp_core.runtime.keys import ROOT
 
 MINUTES: Final = QuestionWording(
@@ -51,6 +54,38 @@ WARMTH: Final = QuestionWording(
         ),
     ),
 )
+TRIPS: Final = QuestionWording(
+    id="trips",
+    text="How do people of each age travel?",
+    axes=(
+        QuestionAxis(
+            field="age", unit="years", symbols=SymbolRanges(edges=("0", "18", "64.5", "120"))
+        ),
+        QuestionAxis(field="transport", unit="", symbols=SymbolNames(names=("café", "Bahn"))),
+    ),
+    where=(
+        QuestionCondition(field="country", unit="", holds=NameSet(names=("DE", "Österreich"))),
+        QuestionCondition(field="km", unit="km", holds=NumberRange(low="-0.5", high="12.25")),
+    ),
+    others="another country, or no answer",
+)
+NIGHTS: Final = QuestionWording(
+    id="nights",
+    text="How long did you sleep?",
+    axes=(
+        QuestionAxis(field="sleep", unit="h", symbols=SymbolScale(start="-1", step="0.5", size=21)),
+    ),
+    others="unknown",
+)
+SMALL_TRIPS: Final = QuestionWording(
+    id="small-trips",
+    text="How old are you?",
+    axes=TRIPS.axes[:1],
+    where=TRIPS.where[:1],
+    others="another country",
+)
+"""Questions that have a symbol for every record; the last as many as `ASKED`."""
+
 SYMBOLS: Final = '"symbols":{"kind":"ranges","edges":["0","0.5","15","60","inf"]}'
 
 
@@ -63,8 +98,10 @@ def questions() -> Iterator[Case]:
 
 def wordings() -> Iterator[Case]:
     """What each symbol means, and words that are refused."""
-    for wording in (MINUTES, COMMUTE, WARMTH):
+    for wording in (MINUTES, COMMUTE, WARMTH, TRIPS, NIGHTS):
         yield _case(f"the words of {wording.id}", to_json(wording).decode())
+    yield from records()
+    yield from conditions()
     text = to_json(MINUTES).decode()
     for name, old, new in DEFECTS:
         if old not in text:
@@ -87,6 +124,92 @@ def wordings() -> Iterator[Case]:
     long = {"kind": "names", "names": [f"{at:03}{'ü' * 97}" for at in range(90)]}
     body = {**json.loads(text), "axes": [{**axis, "symbols": long}]}
     yield _case("too many bytes", json.dumps(body), "MalformedDocumentError")
+
+
+TRAVELLER: Final[Fields] = {"age": 30, "transport": "Bahn", "country": "DE", "km": 3}
+
+
+def records() -> Iterator[Case]:
+    """The symbols of records: floating-point numbers by their shortest spelling, others missing."""
+    traveller = TRAVELLER
+    changed: dict[str, list[Any]] = {
+        "age": [
+            0, 17.999999999999996, 18, "64.4999999999", 64.5, 120, 120.00000000000001, -1e-9, "-0",
+            " +30.\t", ".5", "3e1", 1e21, 1e-7, 1e300, "1" * 41, "NaN", "٣", None, "", " \r\n",
+            True, "30\u00a0", 9007199254740993,
+        ],
+        "transport": ["cafe\u0301", " Bahn\n", "bahn", "Bahn\u2003", "", False, 1],
+        "country": ["O\u0308sterreich", "FR", None, "DE ", "de"],
+        "km": [
+            -0.5, "-0.50000001", 12.25, 12.249999999999998, "12.2499999999999999999999999999",
+            f"3.{'0' * 40}",
+        ],
+    }  # fmt: skip
+    shown: list[Fields] = [traveller, {}, {"more": 1} | traveller]
+    for field, values in changed.items():
+        shown += [traveller | {field: value} for value in values]
+        shown.append({name: value for name, value in traveller.items() if name != field})
+    yield _case("records of a table", to_json(TRIPS).decode(), records=json.dumps(shown))
+    numbers: list[Any] = [
+        -1.25, -1.2500000000000002, -1.2499999999999998, -1, -0.75, 0.25, 0.75, 1.25, 9, 9.25,
+        9.250000000000002, "9.2499999999999999", 0.1, "0.24999", None,
+    ]  # fmt: skip
+    slept = json.dumps([{"sleep": number} for number in numbers])
+    yield _case("records of a scale", to_json(NIGHTS).decode(), records=slept)
+    answers = [{"minutes_used": value} for value in (0, 0.5, 15, "59.9", 10**9, -1, "", None)]
+    # Without a symbol for others, a record may have none.
+    yield _case("records without others", to_json(MINUTES).decode(), records=json.dumps(answers))
+
+
+def conditions() -> Iterator[Case]:
+    """Conditions, and names of the others, that are refused."""
+    text = json.loads(to_json(TRIPS))
+    among = {"kind": "among", "names": ["DE"]}
+    where = {"field": "country", "unit": "", "holds": among}
+    ranged = {"kind": "range", "low": "1", "high": "2"}
+    defects: dict[str, Fields] = {
+        "conditions without a name for others": {"others": ""},
+        "others with a line break": {"others": "a\nb"},
+        "others of 101 characters": {"others": "o" * 101},
+        "others that are a number": {"others": 1},
+        "others with the name of a symbol": {"others": "Bahn"},
+        "others with the text of an edge": {"others": "120"},
+        "two conditions on a field": {"where": [where, where]},
+        "five conditions": {"where": [where | {"field": f"f{at}"} for at in range(5)]},
+        "conditions that are no list": {"where": where},
+        "a condition without a field": {"where": [where | {"field": ""}]},
+        "a condition with a unit of 33 characters": {"where": [where | {"unit": "u" * 33}]},
+        "a condition with more": {"where": [where | {"more": 1}]},
+        **{
+            f"a condition with {name}": {"where": [where | {"holds": holds}]}
+            for name, holds in {
+                "no names": among | {"names": []},
+                "a name twice": among | {"names": ["a", "a"]},
+                "an empty name": among | {"names": [""]},
+                "an unknown kind": among | {"kind": "names"},
+                "no end": ranged | {"low": "-inf", "high": "inf"},
+                "an empty range": ranged | {"high": "1"},
+                "a range that falls": ranged | {"low": "3"},
+                "infinity as its low end": ranged | {"low": "inf"},
+                "an end that is a number": ranged | {"low": 1},
+                "an end with a needless zero": ranged | {"low": "1.0"},
+            }.items()
+        },
+        "too many names in conditions": {
+            "where": [where | {"holds": among | {"names": [f"n{at}" for at in range(1020)]}}]
+        },
+    }
+    for name, change in defects.items():
+        yield _case(name, json.dumps(text | change), "MalformedDocumentError")
+    accepted: dict[str, Fields] = {
+        "no conditions, but others": {"where": []},
+        "conditions without an upper end": {"where": [where | {"holds": ranged | {"high": "inf"}}]},
+        "many names in conditions": {
+            "where": [where | {"holds": among | {"names": [f"n{at}" for at in range(1019)]}}]
+        },
+    }
+    for name, change in accepted.items():
+        yield _case(name, json.dumps(text | change))
 
 
 DEFECTS: Final = [
@@ -155,8 +278,8 @@ DEFECTS: Final = [
 """Each replaces a part of the words of `MINUTES`."""
 
 
-def _case(name: str, text: str, error: str | None = None) -> Case:
-    return make_case(name, "wording", {"wording": text}, error)
+def _case(name: str, text: str, error: str | None = None, **more: str) -> Case:
+    return make_case(name, "wording", {"wording": text} | more, error)
 
 
 def certificates() -> Iterator[Case]:
@@ -166,12 +289,17 @@ def certificates() -> Iterator[Case]:
     malformed = "MalformedDocumentError"
     summed = RRShuffle(max_value=4, randomise=ASKED.blanket)
     named_sum = to_json(MINUTES).decode().replace('"15",', '"15","16",')
+    six, seven = (KRRHistogram(symbols=size, blanket=ASKED.blanket) for size in (6, 7))
+    slept = RRShuffle(max_value=21, randomise=ASKED.blanket)
     for name, mechanism, wording, error in (
         ("ranges of a histogram", ASKED, MINUTES, None),
         ("a table of a histogram", ASKED, COMMUTE, None),
         ("a scale of a sum", summed, WARMTH, None),
         ("words for more symbols", ASKED, WARMTH, malformed),
         ("words for fewer symbols", summed, MINUTES, malformed),
+        ("others of a histogram", seven, TRIPS, None),
+        ("words for all symbols but others", six, TRIPS, malformed),
+        ("others of a sum", slept, NIGHTS, malformed),
         ("ranges of a sum", summed, named_sum, malformed),
         ("words that are null", ASKED, "null", malformed),
     ):
@@ -200,6 +328,9 @@ def policies() -> Iterator[Case]:
         ({"fields": ["transport"]}, {"wording": COMMUTE}, refusal),
         ({"fields": ["transport", "begins at"]}, {"wording": COMMUTE}, None),
         ({"refuse_fields": ["begins at"]}, {"wording": COMMUTE}, refusal),
+        ({"refuse_fields": ["country"]}, {"wording": SMALL_TRIPS}, refusal),
+        ({"fields": ["age"]}, {"wording": SMALL_TRIPS}, refusal),
+        ({"fields": ["age", "country"]}, {"wording": SMALL_TRIPS}, None),
         ({"questions": ["minutes-used"]}, wordless, refusal),
         ({"refuse_fields": ["transport"]}, wordless, refusal),
     ]

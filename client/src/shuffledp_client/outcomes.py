@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Self
@@ -12,7 +13,7 @@ from shuffledp_client.board import CheckedResult
 from shuffledp_client.evidence import ShownEvidence
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.models import Certificate
-from shuffledp_core.documents.wording import QuestionWording
+from shuffledp_core.documents.wording import FieldValue, QuestionWording
 from shuffledp_core.errors import ShuffleDPError, UsageError
 
 _LAST_MOMENT: Final = 2**47
@@ -81,6 +82,15 @@ class Question:
         """
         return locate_answer(self.verified.certificate, *answers)
 
+    def locate_record(self, record: Mapping[str, FieldValue]) -> int:
+        """The value to answer with, of a record with the fields that the question names.
+
+        Raises:
+            UsageError: the question has no words, or no symbol for such a record. The message does
+                not repeat the record.
+        """
+        return locate_record(self.verified.certificate, record)
+
 
 def locate_answer(certificate: Certificate, *answers: str) -> int:
     """The round's value that these answers stand for; see `Question.locate`."""
@@ -91,6 +101,22 @@ def locate_answer(certificate: Certificate, *answers: str) -> int:
         return wording.locate(*answers)
     except ValueError as error:
         raise UsageError(f"not an answer to the question {wording.id!r}: {error}") from error
+
+
+def locate_record(certificate: Certificate, record: Mapping[str, FieldValue]) -> int:
+    """The value of a certified round that this record means; see `Question.locate_record`."""
+    wording = certificate.question_wording
+    if wording is None:
+        raise UsageError(
+            "the round has no question in words, so that a record has no meaning in it: answer "
+            "with a whole number"
+        )
+    try:
+        return wording.locate_record(record)
+    except ValueError as error:
+        raise UsageError(
+            f"the record has no answer to the question {wording.id!r}: {error}"
+        ) from error
 
 
 def parse_whole(*answers: str) -> int:
@@ -111,6 +137,9 @@ def describe_question(certificate: Certificate) -> tuple[str, ...]:
     for axis in wording.axes:
         unit = f", in {axis.unit}" if axis.unit else ""
         lines.append(f"  {axis.field}{unit}: {axis.symbols.describe('')}")
+    lines += [f"  only for {condition.describe()}" for condition in wording.where]
+    if wording.others:
+        lines.append(f"  for all others, and where a field is missing: {wording.others}")
     return tuple(lines)
 
 

@@ -15,6 +15,8 @@ MODULE: Final = "shuffledp.min.js"
 SOURCE: Final = "shuffledp.js"
 """The readable module, from which `MODULE` is built; it works as well."""
 WIDGET: Final = "shuffledp-question.js"
+RECORD: Final = "shuffledp-record.js"
+"""Answers from records; beside the module, as most pages have none."""
 EXAMPLE: Final = "example.html"
 
 

@@ -69,6 +69,13 @@ export function guaranteeOf(round) {
   return [first, second];
 }
 
+/** A condition on a field in words. */
+function conditionWords({ field, unit, holds: { names, low, high } }) {
+  const range = low === "-inf" ? `below ${high}` : high === "inf" ? `${low} or more` : `from ${low} to below ${high}`;
+  const words = names ? names.map((name) => `${name} ${unit}`.trimEnd()).join(", ") : `${range} ${unit}`.trimEnd();
+  return `${field}: ${words}`;
+}
+
 class ShuffledpQuestion extends HTMLElement {
   constructor() {
     super();
@@ -170,7 +177,10 @@ class ShuffledpQuestion extends HTMLElement {
     const { wording } = this.round.certificate;
     if (!wording) return;
     const fields = wording.axes.map(({ field, unit }) => (unit ? `${field} (${unit})` : field)).join(", ");
-    this.question.replaceChildren(element("p", {}, wording.text), element("small", {}, `Question ${wording.id}: ${fields}`));
+    const conditions = wording.where.length
+      ? [element("p", {}, `Only people with ${wording.where.map(conditionWords).join("; ")}. Otherwise answer “${wording.others}”.`)] : [];
+    this.question.replaceChildren(
+      element("p", {}, wording.text), ...conditions, element("small", {}, `Question ${wording.id}: ${fields}`));
   }
 
   labelOf(value) {
@@ -188,7 +198,7 @@ class ShuffledpQuestion extends HTMLElement {
     const { mechanism, certificate } = this.round;
     const { start, step, unit } = this.scale;
     const most = start + step * (mechanism.domain - 1);
-    if (certificate.wording && !this.options.length && certificate.wording.axes.some(({ symbols }) => symbols.kind !== "scale")) {
+    if (certificate.wording && !this.options.length && (certificate.wording.others || certificate.wording.axes.some(({ symbols }) => symbols.kind !== "scale"))) {
       return this.showText("This question has more possible answers than this page can show.");
     }
     const choices = this.options.map((option) => element("label", {},

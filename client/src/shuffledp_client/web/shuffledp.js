@@ -359,26 +359,48 @@ const MEANINGS = {
 const meaningOf = (v) =>
   Object.hasOwn(MEANINGS, v?.kind ?? "") ? Object.freeze(MEANINGS[v.kind](v)) : refuse("names, ranges or a scale");
 const axisSize = ({ kind, names, edges, size }) => ({ names: names?.length, ranges: edges?.length - 1, scale: size })[kind];
+const CONDITIONS = {
+  among: struct({ kind: str, names: list(plain(100)) }, {}, ({ names }) => {
+    if (names.length < 1 || lookAlike(names)) refuse("1 or more different names");
+  }),
+  range: struct({ kind: str, low: str, high: str }, {}, ({ low, high }) => {
+    const ends = [low === "-inf" ? null : decimalOf(low), high === "inf" ? null : decimalOf(high)];
+    const none = ends[0] === null && ends[1] === null;
+    if (none || (!ends.includes(null) && ends[0] >= ends[1])) refuse("a range with an end, from low to high");
+  }),
+};
+const conditionOf = (v) =>
+  Object.hasOwn(CONDITIONS, v?.kind ?? "") ? Object.freeze(CONDITIONS[v.kind](v)) : refuse("names or a range");
 export const wordingOf = struct(
   {
     id: (v) => (/^[a-z0-9][a-z0-9._-]{0,63}$/.test(str(v)) ? v : refuse("an identifier of a question")),
     text: plain(300), axes: list(struct({ field: plain(100), unit: plain(32, 0), symbols: meaningOf })),
   },
-  {},
-  ({ id, text, axes }) => {
+  {
+    where: [[], list(struct({ field: plain(100), unit: plain(32, 0), holds: conditionOf }))],
+    others: ["", plain(100, 0)],
+  },
+  ({ id, text, axes, where, others }) => {
     const fields = axes.map(({ field }) => field);
     if (axes.length < 1 || axes.length > 4 || lookAlike(fields)) refuse("1 to 4 different fields");
+    if (where.length > 4 || lookAlike(where.map(({ field }) => field))) refuse("at most 4 conditions on different fields");
+    if (where.length && !others) refuse("a name for the others");
+    const textsOf = ({ names, edges, start, step, low, high }) => names ?? edges ?? (low ? [low, high] : [start, step]);
+    if (others && axes.some(({ symbols }) => textsOf(symbols).map(seen).includes(seen(others)))) refuse("another name for the others");
     const named = axes.filter(({ symbols }) => symbols.kind !== "scale");
-    const most = sumBy(named, ({ symbols }) => axisSize(symbols));
-    const words = [id, text, ...axes.flatMap(({ field, unit, symbols: { names, edges, start, step } }) =>
-      [field, unit, ...(names ?? edges ?? [start, step])])];
+    const most = sumBy(named, ({ symbols }) => axisSize(symbols)) + sumBy(where, ({ holds }) => textsOf(holds).length);
+    const words = [id, text, others, ...axes.flatMap(({ field, unit, symbols }) => [field, unit, ...textsOf(symbols)]),
+      ...where.flatMap(({ field, unit, holds }) => [field, unit, ...textsOf(holds)])];
     const bytes = sumBy(words, (word) => utf8(word).length);
     if (most > 1024 || bytes > 16_384) refuse("fewer words");
   },
 );
+const wordedSize = ({ axes, others }) =>
+  axes.reduce((total, { symbols }) => total * axisSize(symbols), 1) + (others ? 1 : 0);
 
 /** The words of each of at most `most` symbols, with units; null where there are more. */
-export function symbolNames({ axes }, most = 1000) {
+export function symbolNames(wording, most = 1000) {
+  const { axes, others } = wording;
   const nameOf = ({ symbols: { kind, names, edges, start, step }, unit }) => (at) => {
     const scaled = kind === "scale" ? decimalOf(start) + BigInt(at) * decimalOf(step) : 0n;
     const [low, high] = kind === "ranges" ? edges.slice(at, at + 2) : [];
@@ -386,17 +408,18 @@ export function symbolNames({ axes }, most = 1000) {
     const name = { names: names?.[at], ranges: range, scale: spellDecimal(scaled) }[kind];
     return `${name} ${unit}`.trimEnd();
   };
-  if (axes.reduce((total, { symbols }) => total * axisSize(symbols), 1) > most) return null;
-  return axes.reduce((all, axis) => all.flatMap((first) =>
+  if (wordedSize(wording) > most) return null;
+  const cells = axes.reduce((all, axis) => all.flatMap((first) =>
     upTo(axisSize(axis.symbols), (at) => [...first, nameOf(axis)(at)])), [[]])
     .map((parts) => parts.join(", "));
+  return others ? [...cells, others] : cells;
 }
 
 function checkWording({ wording, mechanism }) {
   if (wording === null) return;
-  const size = wording.axes.reduce((total, { symbols }) => total * axisSize(symbols), 1);
   const sum = !mechanism.kind.endsWith("-histogram");
-  if (size !== mechanism.domain) malformed("the question's words are for another number of symbols");
+  if (sum && wording.others) malformed("a sum has no place for others");
+  if (wordedSize(wording) !== mechanism.domain) malformed("the question's words are for another number of symbols");
   if (sum && (wording.axes.length > 1 || wording.axes[0].symbols.kind !== "scale")) malformed("a sum needs a scale");
 }
 
@@ -1849,7 +1872,7 @@ function checkPolicy(policy, certificate, geometry, route, corrupt) {
   if (questions === null && fields === null && !refused.length && !refusedFields.length) return;
   const { wording } = certificate;
   if (wording === null) no("it has no question in words");
-  const asked = wording.axes.map(({ field }) => field);
+  const asked = [...wording.axes, ...wording.where].map(({ field }) => field);
   if (refused.includes(wording.id) || (questions && !questions.includes(wording.id))) no(`its question is ${wording.id}`);
   if (asked.some((name) => refusedFields.includes(name) || (fields && !fields.includes(name)))) no(`it asks for ${asked}`);
 }

@@ -2,7 +2,8 @@
 
 A certificate carries it, so that devices and the people who use them learn which question is asked
 (docs/protocol.md, "Wording"). A symbol is the position of a cell in a table with one axis for each
-field, row by row; most questions have one axis.
+field, row by row; most questions have one axis. A question may have one more symbol, `others`, for
+records that are in no cell; then a device can answer from its record whatever that holds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -20,6 +21,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 MOST_AXES: Final = 4
+MOST_CONDITIONS: Final = 4
 MOST_NAMED: Final = 1024
 """Most names, or edges of ranges, of one wording."""
 
@@ -50,6 +52,12 @@ sees them. Two texts that differ only in these count as the same.
 _EXACT: Final = Context(prec=60)
 """No sum or product of a scale has more digits."""
 
+_BLANKS: Final = " \t\r\n"
+"""Characters around an answer that do not belong to it; a fixed list, as `_REFUSED` is."""
+
+FieldValue: TypeAlias = str | int | float | Decimal | bool | None
+"""A value in a device's record; None, a number that is not finite and blank text are missing."""
+
 
 class _Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A piece of a wording."""
@@ -77,7 +85,7 @@ class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="name
 
     def locate(self, answer: str) -> int:
         """The symbol of an answer. `ValueError`, which does not repeat it: values are secret."""
-        composed = unicodedata.normalize("NFC", answer.strip())
+        composed = unicodedata.normalize("NFC", answer.strip(_BLANKS))
         if composed not in self.names:
             raise ValueError(f"expected one of {self.describe('')}")
         return self.names.index(composed)
@@ -213,12 +221,109 @@ class QuestionAxis(_Words, frozen=True, kw_only=True):
             check_plain("unit", self.unit, LONGEST_UNIT)
 
 
-class QuestionWording(_Words, frozen=True, kw_only=True):
-    """A question in words: an identifier, one sentence for people, and one axis for each field."""
+class NameSet(_Words, frozen=True, kw_only=True, tag_field="kind", tag="among"):
+    """Values with one of these names."""
+
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            check_plain("name in a condition", name, LONGEST_NAME)
+        if not self.names or _count_seen(self.names) < len(self.names):
+            raise ValueError("names in a condition must be 1 or more different ones")
+
+    @property
+    def size(self) -> int:
+        """Number of texts."""
+        return len(self.names)
+
+    def holds(self, answer: str) -> bool:
+        """Return whether an answer is one of the names."""
+        return unicodedata.normalize("NFC", answer.strip(_BLANKS)) in self.names
+
+    def describe(self, unit: str) -> str:
+        """The condition in words."""
+        shown = [f"{name} {unit}".rstrip() for name in self.names[:12]]
+        return ", ".join(shown) + (", ..." if self.size > len(shown) else "")
+
+    def texts(self) -> Iterator[str]:
+        """Every text in it."""
+        yield from self.names
+
+
+class NumberRange(_Words, frozen=True, kw_only=True, tag_field="kind", tag="range"):
+    """Numbers from `low` to below `high`, which are decimals; one of them may be infinite."""
+
+    low: str
+    high: str
+
+    def __post_init__(self) -> None:
+        low = None if self.low == "-inf" else parse_decimal(self.low)
+        high = None if self.high == "inf" else parse_decimal(self.high)
+        if low is None and high is None:
+            raise ValueError("a range in a condition needs an end")
+        if low is not None and high is not None and low >= high:
+            raise ValueError("a range in a condition must begin below its end")
+
+    @property
+    def size(self) -> int:
+        """Number of texts."""
+        return 2
+
+    def holds(self, answer: str) -> bool:
+        """Return whether an answer is a number in the range."""
+        try:
+            number = _read_number(answer)
+        except ValueError:
+            return False
+        return Decimal(self.low) <= number < Decimal(self.high)
+
+    def describe(self, unit: str) -> str:
+        """The condition in words."""
+        if self.low == "-inf":
+            words = f"below {self.high}"
+        elif self.high == "inf":
+            words = f"{self.low} or more"
+        else:
+            words = f"from {self.low} to below {self.high}"
+        return f"{words} {unit}".rstrip()
+
+    def texts(self) -> Iterator[str]:
+        """Every text in it."""
+        yield from (self.low, self.high)
+
+
+class QuestionCondition(_Words, frozen=True, kw_only=True):
+    """A condition on a field of a record: people who do not meet it are counted as `others`."""
+
+    field: str
+    unit: str
+    holds: NameSet | NumberRange
+
+    def __post_init__(self) -> None:
+        check_plain("field", self.field, LONGEST_NAME)
+        if self.unit:
+            check_plain("unit", self.unit, LONGEST_UNIT)
+
+    def describe(self) -> str:
+        """The condition in words, with its field."""
+        return f"{self.field}: {self.holds.describe(self.unit)}"
+
+
+class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
+    """A question in words: an identifier, one sentence for people, and one axis for each field.
+
+    Attributes:
+        where: conditions, all of which a record meets that is counted in a cell.
+        others: name of the last symbol, for records that do not meet a condition, lack a field, or
+            have a value that no cell has; "" without such a symbol.
+    """
 
     id: str
     text: str
     axes: tuple[QuestionAxis, ...]
+    where: tuple[QuestionCondition, ...] = ()
+    others: str = ""
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):
@@ -229,30 +334,59 @@ class QuestionWording(_Words, frozen=True, kw_only=True):
         check_plain("sentence of a question", self.text, LONGEST_TEXT)
         if not 1 <= len(self.axes) <= MOST_AXES:
             raise ValueError(f"a question has 1 to {MOST_AXES} axes, not {len(self.axes)}")
-        if _count_seen(self.fields) < len(self.axes):
+        if _count_seen(axis.field for axis in self.axes) < len(self.axes):
             raise ValueError("a field may be an axis of a question only once")
+        self._check_others()
         counted = [axis.symbols for axis in self.axes if not isinstance(axis.symbols, SymbolScale)]
-        if sum(symbols.size for symbols in counted) > MOST_NAMED:
+        named = sum(symbols.size for symbols in counted)
+        if named + sum(condition.holds.size for condition in self.where) > MOST_NAMED:
             raise ValueError(f"a question may name at most {MOST_NAMED} symbols; use a scale")
         size = sum(len(text.encode()) for text in self._texts())
         if size > MOST_BYTES:
             raise ValueError(f"the words of a question have {size} bytes, at most {MOST_BYTES} fit")
 
+    def _check_others(self) -> None:
+        if len(self.where) > MOST_CONDITIONS:
+            raise ValueError(
+                f"a question has at most {MOST_CONDITIONS} conditions, not {len(self.where)}"
+            )
+        if _count_seen(condition.field for condition in self.where) < len(self.where):
+            raise ValueError("a question may have only one condition on a field")
+        if self.where and not self.others:
+            raise ValueError("a question with conditions needs a name for the others")
+        if not self.others:
+            return
+        check_plain("name of the others", self.others, LONGEST_NAME)
+        others = _UNSEEN.sub("", self.others)
+        texts = (text for axis in self.axes for text in axis.symbols.texts())
+        if any(_UNSEEN.sub("", text) == others for text in texts):
+            raise ValueError("the name of the others must not be that of a symbol")
+
     def _texts(self) -> Iterator[str]:
-        yield from (self.id, self.text)
+        yield from (self.id, self.text, self.others)
         for axis in self.axes:
             yield from (axis.field, axis.unit)
             yield from axis.symbols.texts()
+        for condition in self.where:
+            yield from (condition.field, condition.unit)
+            yield from condition.holds.texts()
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of a record that the question asks for."""
-        return tuple(axis.field for axis in self.axes)
+        """The fields of a record that the question asks for: those of axes, then of conditions."""
+        names = [axis.field for axis in self.axes]
+        names += [condition.field for condition in self.where if condition.field not in names]
+        return tuple(names)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells along each axis."""
+        return tuple(axis.symbols.size for axis in self.axes)
 
     @property
     def size(self) -> int:
-        """Number of symbols: the product over all axes."""
-        return prod(axis.symbols.size for axis in self.axes)
+        """Number of symbols: the cells of all axes, and the others."""
+        return prod(self.shape) + (self.others != "")
 
     @property
     def scale(self) -> SymbolScale | None:
@@ -267,6 +401,8 @@ class QuestionWording(_Words, frozen=True, kw_only=True):
 
     def name(self, symbol: int) -> str:
         """A symbol in words, with units."""
+        if self.others and symbol == self.size - 1:
+            return self.others
         parts = []
         for axis in reversed(self.axes):
             symbol, cell = divmod(symbol, axis.symbols.size)
@@ -278,16 +414,39 @@ class QuestionWording(_Words, frozen=True, kw_only=True):
         return tuple(self.name(symbol) for symbol in range(self.size))
 
     def locate(self, *answers: str) -> int:
-        """The symbol of one answer for each axis.
+        """The symbol of one answer for each of `fields`, as people give them.
 
         Raises `ValueError` with what is expected; it does not repeat the answer, which is secret.
         """
-        if len(answers) != len(self.axes):
+        if self.others and answers == (self.others,):
+            return self.size - 1
+        if len(answers) != len(self.fields):
             raise ValueError(f"expected one answer for each of {', '.join(self.fields)}")
+        given = dict(zip(self.fields, answers, strict=True))
+        if not all(condition.holds.holds(given[condition.field]) for condition in self.where):
+            return self.size - 1
         symbol = 0
-        for axis, answer in zip(self.axes, answers, strict=True):
-            symbol = symbol * axis.symbols.size + axis.symbols.locate(answer)
+        for axis in self.axes:
+            symbol = symbol * axis.symbols.size + axis.symbols.locate(given[axis.field])
         return symbol
+
+    def locate_record(self, record: Mapping[str, FieldValue]) -> int:
+        """The symbol of a device's record: of the one that has no cell, that of `others`.
+
+        Raises:
+            ValueError: it has no cell, and the question no symbol for others; the message does not
+                repeat the record, which is secret.
+        """
+        given = {name: spell_value(record.get(name)) for name in self.fields}
+        missing = [name for name, answer in given.items() if answer is None]
+        if missing and not self.others:
+            raise ValueError(f"the record has no value of {missing[0]!r}, which the question asks")
+        try:
+            return self.locate(*(answer or "" for answer in given.values()))
+        except ValueError:
+            if not self.others:
+                raise
+            return self.size - 1
 
     def check_size(self, domain: int, *, is_sum: bool) -> None:
         """Raise `ValueError` unless the words fit a mechanism with `domain` values."""
@@ -295,6 +454,11 @@ class QuestionWording(_Words, frozen=True, kw_only=True):
             raise ValueError(
                 f"the question {self.id!r} gives {self.size:,} symbols a meaning, the mechanism "
                 f"has {domain:,}"
+            )
+        if is_sum and self.others:
+            raise ValueError(
+                f"a sum has no place for others, which the question {self.id!r} has: leave them "
+                "out, or choose a histogram"
             )
         if is_sum and self.scale is None:
             raise ValueError(
@@ -343,9 +507,24 @@ def spell_decimal(number: Decimal) -> str:
     return "0" if text in {"-0", ""} else text
 
 
+def spell_value(value: FieldValue) -> str | None:
+    """A record's value as an answer; None for one that is missing. `TypeError` for other types."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value if value.strip(_BLANKS) else None
+    if not isinstance(value, int | float | Decimal):
+        raise TypeError("a record's values must be text, numbers, true or false, or missing")
+    # By its shortest spelling, as people write it: 0.1 is not below 0.1.
+    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    return f"{number:f}" if number.is_finite() else None
+
+
 def _read_number(answer: str) -> Decimal:
     """An answer as a number: a decimal of ordinary length, however it is spelled."""
-    text = answer.strip()
+    text = answer.strip(_BLANKS)
     if len(text) > 40 or not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?|[+-]?\.[0-9]+", text, re.ASCII):
         raise ValueError("expected a number such as 12.5")
     return Decimal(text)
