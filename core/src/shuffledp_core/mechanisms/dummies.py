@@ -194,3 +194,30 @@ class DummyHistogram(
         return histogram_with_dummies(
             counts[: self.symbols], present.reports, slots, self.dummy_rate
         )
+
+    def pool(
+        self, values: NDArray[np.float64], groups: NDArray[np.int64], present: Present
+    ) -> Estimate:
+        """Counts of each group less its part of all dummies, whose number the counts show."""
+        import numpy as np
+
+        from shuffledp_core.answering.intervals import binomial_interval
+        from shuffledp_core.answering.margins import known_total, pool_responses, shifted
+
+        cells = groups.shape[1]
+        if cells == self.symbols:
+            return known_total(len(groups), present)
+        slots = int(present.reports * self.slots)
+        users = int(present.reports)
+        added = float(slots * self.dummy_rate + users * self.blanket / self.symbols)
+        counts = np.rint(values * float(1 - self.blanket) + added).astype(np.int64)
+        # Given their number, dummies fall on symbols independently of each other.
+        dummies = Dummies(slots, self.dummy_rate * cells)
+        filled = int(counts.sum()) - users
+        if present.reports.denominator == 1 and 0 <= filled <= slots:
+            dummies = Dummies(filled, Fraction(cells, self.symbols))
+        if self.blanket:
+            return pool_responses(counts, groups, present, self.blanket, dummies)
+        ends = binomial_interval(dummies.slots, dummies.rate)
+        noise = (dummies.mean, dummies.deviation)
+        return shifted(counts[groups].sum(axis=1), present, noise, ends)

@@ -98,6 +98,20 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         q = self.blanket / self.symbols
         return histogram_of(counts, present.reports, 1 - self.blanket + q, q)
 
+    def pool(
+        self, values: NDArray[np.float64], groups: NDArray[np.int64], present: Present
+    ) -> Estimate:
+        """Reports of each group; their total is the number of reports, whatever was drawn."""
+        import numpy as np
+
+        from shuffledp_core.answering.margins import known_total, pool_responses
+
+        if groups.shape[1] == self.symbols:
+            return known_total(len(groups), present)
+        uniform = float(self.blanket * int(present.reports) / self.symbols)
+        counts = np.rint(values * float(1 - self.blanket) + uniform).astype(np.int64)
+        return pool_responses(counts, groups, present, self.blanket)
+
     def most_likely(self, counts: Counts) -> NDArray[np.float64]:
         """In closed form, for every number of symbols."""
         from shuffledp_core.answering.postprocessing import most_likely_histogram

@@ -176,6 +176,35 @@ class NodeHistogram(
             highs=tuple(min(max(float(count - noise.least), 0.0), largest) for count in observed),
         )
 
+    def pool(
+        self, values: NDArray[np.float64], groups: NDArray[np.int64], present: Present
+    ) -> Estimate:
+        """Counts of each group less its part of the noise in all counts, which their sum shows."""
+        import numpy as np
+
+        from shuffledp_core.answering.margins import known_total, pool_responses, shifted
+        from shuffledp_core.bounds.node_noise import noise_of_nodes
+        from shuffledp_core.bounds.pooled_noise import noise_given_total, pooled_law
+
+        cells, users = groups.shape[1], int(present.reports)
+        if cells == self.symbols:
+            return known_total(len(groups), present)
+        added = self._noise(present.nodes).mean + float(users * self.blanket / self.symbols)
+        counts = np.rint(values * float(1 - self.blanket) + added).astype(np.int64)
+        spare = self.dummies - self.symbols * self.mean
+        of_node = (self.noise_epsilon, self.mean, self.symbols, spare)
+        total = int(counts.sum()) - users
+        if self.blanket:
+            noise = noise_of_nodes(pooled_law(*of_node, cells).laws, present.nodes)
+            wide = pool_responses(counts, groups, present, self.blanket, noise)
+            share = total * cells / self.symbols - noise.mean
+            fitted = np.asarray(wide.values) - share / float(1 - self.blanket)
+            return msgspec.structs.replace(wide, values=tuple(fitted.tolist()))
+        noise = noise_given_total(*of_node, present.nodes, cells, total)
+        ends = (noise.least, noise.most)
+        sums = counts[groups].sum(axis=1)
+        return shifted(sums, present, (noise.mean, noise.deviation), ends)
+
     def _noise(self, nodes: int) -> NodeNoise:
         """The noise of `nodes` nodes together in one count."""
         from shuffledp_core.bounds.node_noise import conditional_law, noise_of_nodes
