@@ -1,0 +1,45 @@
+"""Typed questions over records of named fields: schema, question, and its words in a plan. Pure.
+
+    schema = RecordSchema({
+        "sex": CategoryField(["Female", "Male"]),
+        "age": RangeField([17, 30, 45, 60, "inf"], unit="years"),
+    })
+    question = table(schema, "sex", "age", where={"age": between(18, "inf")})
+    question.wording          # what the plan carries, and devices evaluate
+    question.size             # symbols of the mechanism, node-histogram by default
+
+docs/how-to/ask-by-group.md; ADR 28. Every mistake in a description is a `UsageError` with one
+sentence that names the field and the remedy.
+"""
+
+from __future__ import annotations
+
+from shuffledp_core.questions.asking import (
+    MECHANISM,
+    MOST_CELLS,
+    OTHERS,
+    QuestionKind,
+    RecordQuestion,
+    counts,
+    table,
+)
+from shuffledp_core.questions.conditions import among, between
+from shuffledp_core.questions.described import read_question
+from shuffledp_core.questions.schema import CategoryField, RangeField, RecordSchema, SchemaField
+
+__all__ = [
+    "MECHANISM",
+    "MOST_CELLS",
+    "OTHERS",
+    "CategoryField",
+    "QuestionKind",
+    "RangeField",
+    "RecordQuestion",
+    "RecordSchema",
+    "SchemaField",
+    "among",
+    "between",
+    "counts",
+    "read_question",
+    "table",
+]

@@ -1,0 +1,150 @@
+"""A question from a description in TOML; docs/how-to/ask-by-group.md has an example of it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from shuffledp_core.documents.wording import NameSet, NumberRange
+from shuffledp_core.errors import UsageError
+from shuffledp_core.questions.asking import OTHERS, QuestionKind, RecordQuestion
+from shuffledp_core.questions.conditions import among, between
+from shuffledp_core.questions.schema import (
+    CategoryField,
+    RangeField,
+    RecordSchema,
+    SchemaField,
+    check_text,
+    shorten,
+)
+
+MOST_BYTES: Final = 2**20
+"""Longest description."""
+
+_KEYS: Final = ("id", "text", "ask", "of", "fields", "where", "others")
+
+
+def read_question(text: str) -> RecordQuestion:
+    """The question of a description in TOML.
+
+    Raises:
+        UsageError: it is not TOML, or breaks a rule; one sentence names the place and the remedy.
+    """
+    if len(text) > MOST_BYTES:
+        raise UsageError(f"a description has at most {MOST_BYTES:,} characters, not {len(text):,}")
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"this is not TOML: {error}") from error
+    except RecursionError as error:
+        raise UsageError("this TOML is nested too deeply for a description") from error
+    return convert_question(given)
+
+
+def convert_question(given: Mapping[str, Any]) -> RecordQuestion:
+    """The question of a description's table."""
+    _check_keys("a question", given, _KEYS)
+    for key in ("ask", "of", "fields"):
+        if key not in given:
+            raise UsageError(f"the description has no {key!r}: {_EXAMPLES[key]}")
+    try:
+        kind = QuestionKind(given["ask"])
+    except ValueError as error:
+        known = " or ".join(f'"{one.value}"' for one in QuestionKind)
+        raise UsageError(f"ask must be {known}, not {shorten(given['ask'])}") from error
+    schema = _convert_schema(given["fields"])
+    names = [given["of"]] if isinstance(given["of"], str) else given["of"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UsageError(f'of must list fields, such as ["sex", "age"], not {shorten(names)}')
+    texts = {
+        key: check_text(key, given[key], 1000) for key in ("id", "text", "others") if key in given
+    }
+    return RecordQuestion(
+        schema,
+        kind,
+        tuple(names),
+        _convert_where(given.get("where", {})),
+        texts.get("id", ""),
+        texts.get("text", ""),
+        texts.get("others", OTHERS),
+    )
+
+
+_EXAMPLES: Final = {
+    "ask": 'add ask = "counts" or ask = "table"',
+    "of": 'name the fields that are counted, such as of = ["sex", "age"]',
+    "fields": "describe each field in a table, such as [fields.age] with edges = [0, 18, 65]",
+}
+
+
+def _convert_schema(given: object) -> RecordSchema:
+    if not isinstance(given, dict):
+        raise UsageError(f"fields must be tables, such as [fields.age], not {shorten(given)}")
+    fields = {}
+    for name, described in given.items():
+        try:
+            fields[name] = _convert_field(described)
+        except UsageError as error:
+            raise UsageError(f"field {shorten(name)}: {error}") from error
+    return RecordSchema(fields)
+
+
+def _convert_field(given: object) -> SchemaField:
+    if not isinstance(given, dict):
+        raise UsageError(f"expected a table with names or edges, not {shorten(given)}")
+    _check_keys("a field", given, ("names", "edges", "from", "to", "step", "unit"))
+    unit = given.get("unit", "")
+    ways = [key for key in ("names", "edges", "step") if key in given]
+    if len(ways) != 1:
+        raise UsageError(
+            "describe the values in one way: names = [..], edges = [..], or from, to and step"
+        )
+    if ways[0] != "step" and ("from" in given or "to" in given):
+        raise UsageError(f"from and to belong to a step, not to {ways[0]}: leave them out")
+    if ways[0] == "names":
+        return CategoryField(_as_list("names", given["names"]), unit=unit)
+    if ways[0] == "edges":
+        return RangeField(_as_list("edges", given["edges"]), unit=unit)
+    if "from" not in given or "to" not in given:
+        raise UsageError("a step needs from and to: name the first and the last number")
+    return RangeField.steps(given["from"], given["to"], given["step"], unit=unit)
+
+
+def _convert_where(given: object) -> dict[str, NameSet | NumberRange]:
+    if not isinstance(given, dict):
+        raise UsageError(
+            f"where must be a table of conditions by field, such as [where], not {shorten(given)}"
+        )
+    conditions: dict[str, NameSet | NumberRange] = {}
+    for name, described in given.items():
+        try:
+            conditions[name] = _convert_condition(described)
+        except UsageError as error:
+            raise UsageError(f"condition on {shorten(name)}: {error}") from error
+    return conditions
+
+
+def _convert_condition(given: object) -> NameSet | NumberRange:
+    if isinstance(given, list):
+        return among(*given)
+    if isinstance(given, str):
+        return among(given)
+    if not isinstance(given, dict):
+        raise UsageError(
+            f"expected a list of names or a range such as {{ from = 18 }}, not {shorten(given)}"
+        )
+    _check_keys("a condition", given, ("from", "below"))
+    return between(given.get("from", "-inf"), given.get("below", "inf"))
+
+
+def _as_list(key: str, given: object) -> list[Any]:
+    if not isinstance(given, list):
+        raise UsageError(f"{key} must be a list in square brackets, not {shorten(given)}")
+    return given
+
+
+def _check_keys(what: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+    for key in given:
+        if key not in known:
+            raise UsageError(f"{what} has no {shorten(key)}: it has {', '.join(known)}")

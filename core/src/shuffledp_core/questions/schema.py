@@ -1,0 +1,217 @@
+"""The schema of a record: fields of categories with names, and of numbers in ranges."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from shuffledp_core.documents.wording import (
+    LONGEST_NAME,
+    LONGEST_UNIT,
+    MOST_NAMED,
+    SymbolMeaning,
+    SymbolNames,
+    SymbolRanges,
+    check_plain,
+    parse_decimal,
+    spell_decimal,
+)
+from shuffledp_core.errors import UsageError
+
+Number: TypeAlias = int | float | str | Decimal
+"""A number of a description; text has the spelling of decimals, "inf" and "-inf" among them."""
+
+MOST_FIELDS: Final = 1000
+"""Most fields of a schema."""
+
+
+@dataclass(frozen=True, init=False)
+class CategoryField:
+    """A field with one of several names.
+
+    Attributes:
+        names: 2 or more different ones, in the order of the answer.
+        unit: shown behind each; "" for none.
+    """
+
+    names: tuple[str, ...]
+    unit: str
+
+    def __init__(self, names: Iterable[str | int], *, unit: str = "") -> None:
+        if isinstance(names, str):
+            raise UsageError(f"names must be a list such as ['yes', 'no'], not {shorten(names)}")
+        levels = tuple(_name(name) for name in names)
+        if len(levels) < 2:
+            raise UsageError(
+                f"a field needs 2 or more names to choose from, not {len(levels)}: add the others"
+            )
+        for name in levels:
+            if levels.count(name) > 1:
+                raise UsageError(f"the name {shorten(name)} is listed twice: leave one out")
+        _check_number_of_levels(len(levels), "names")
+        object.__setattr__(self, "names", levels)
+        object.__setattr__(self, "unit", check_unit(unit))
+
+    @property
+    def symbols(self) -> SymbolMeaning:
+        """The cells of an axis of this field."""
+        return SymbolNames(names=self.names)
+
+
+@dataclass(frozen=True, init=False)
+class RangeField:
+    """A field of numbers, counted in ranges.
+
+    Attributes:
+        edges: ascending decimals; range i is from edge i to below edge i + 1, the last one with its
+            end. The first may be "-inf", the last "inf".
+        unit: of the numbers; "" for none.
+    """
+
+    edges: tuple[str, ...]
+    unit: str
+
+    def __init__(self, edges: Iterable[Number], *, unit: str = "") -> None:
+        if isinstance(edges, str):
+            raise UsageError(f"edges must be a list such as [0, 18, 65], not {shorten(edges)}")
+        given = tuple(edges)
+        last = len(given) - 1
+        spelled = tuple(
+            spell_edge(edge, is_first=at == 0, is_last=at == last) for at, edge in enumerate(given)
+        )
+        if len(spelled) < 3:
+            raise UsageError(
+                f"ranges need 3 or more edges, not {len(spelled)}: two ranges have three edges, "
+                "such as [0, 18, 65]"
+            )
+        _check_number_of_levels(len(spelled) - 1, "ranges")
+        for low, high in pairwise(spelled):
+            if Decimal(low) >= Decimal(high):
+                raise UsageError(
+                    f"edges must ascend, so that ranges do not overlap: {high} stands after {low}"
+                )
+        if spelled[1:-1] == () or set(spelled) <= {"-inf", "inf"}:
+            raise UsageError("ranges need a finite edge: name a number where one range ends")
+        object.__setattr__(self, "edges", spelled)
+        object.__setattr__(self, "unit", check_unit(unit))
+
+    @classmethod
+    def steps(cls, start: Number, stop: Number, step: Number, *, unit: str = "") -> RangeField:
+        """Ranges of one width from `start` to `stop`; the last one ends there."""
+        low, high, width = (spell_edge(number) for number in (start, stop, step))
+        if Decimal(width) <= 0:
+            raise UsageError(f"step must be above 0, not {width}")
+        if Decimal(low) >= Decimal(high):
+            raise UsageError(f"from must be below to: {low} is not below {high}")
+        count = math.ceil((Decimal(high) - Decimal(low)) / Decimal(width))
+        if count < 2:
+            raise UsageError(f"step {width} makes one range of {low} to {high}: make it smaller")
+        _check_number_of_levels(count, "ranges")
+        inner = [Decimal(low) + Decimal(width) * at for at in range(count)]
+        return cls([*inner, high], unit=unit)
+
+    @property
+    def symbols(self) -> SymbolMeaning:
+        """The cells of an axis of this field."""
+        return SymbolRanges(edges=self.edges)
+
+
+SchemaField: TypeAlias = CategoryField | RangeField
+"""A field of a schema."""
+
+
+@dataclass(frozen=True, init=False)
+class RecordSchema:
+    """The fields of a record, by name. It stays with the operator; a plan has what it asks for."""
+
+    fields: Mapping[str, SchemaField]
+
+    def __init__(self, fields: Mapping[str, SchemaField]) -> None:
+        if not fields:
+            raise UsageError("a schema needs a field: describe one, such as [fields.age]")
+        if len(fields) > MOST_FIELDS:
+            raise UsageError(
+                f"a schema has at most {MOST_FIELDS:,} fields, not {len(fields):,}: describe those "
+                "that questions ask for"
+            )
+        for name in fields:
+            check_text("field", name)
+        object.__setattr__(self, "fields", dict(fields))
+
+    def field(self, name: str) -> SchemaField:
+        """A field by its name; `UsageError` names the fields there are."""
+        if name not in self.fields:
+            raise UsageError(
+                f"there is no field {shorten(name)} in the schema; choose one of "
+                f"{_listed(self.fields)}, or describe it"
+            )
+        return self.fields[name]
+
+
+def spell_edge(number: Number, *, is_first: bool = False, is_last: bool = False) -> str:
+    """The spelling of a decimal in a wording; infinity only as a first or last edge."""
+    if isinstance(number, bool) or not isinstance(number, int | float | str | Decimal):
+        raise UsageError(f"expected a number such as 12.5, not {shorten(number)}")
+    text = number.strip() if isinstance(number, str) else repr(number)
+    if isinstance(number, Decimal):
+        text = str(number)
+    if text in {"inf", "Infinity"} and is_last:
+        return "inf"
+    if text in {"-inf", "-Infinity"} and is_first:
+        return "-inf"
+    if text.removeprefix("-") in {"inf", "Infinity"}:
+        raise UsageError("only the first edge may be -inf, and only the last one inf")
+    try:
+        finite = Decimal(text)
+        return spell_decimal(parse_decimal(spell_decimal(finite)))
+    except (ArithmeticError, ValueError) as error:
+        raise UsageError(
+            f"{shorten(number)} is not a number such as 12.5 with up to 15 digits before the "
+            "point and 9 after it"
+        ) from error
+
+
+def check_text(what: str, text: str, most: int = LONGEST_NAME) -> str:
+    """The text, composed. `UsageError` unless it is plain text in one line."""
+    if not isinstance(text, str):
+        raise UsageError(f"a {what} must be text in quotation marks, not {shorten(text)}")
+    composed = unicodedata.normalize("NFC", text)
+    try:
+        check_plain(what, composed, most)
+    except ValueError as error:
+        raise UsageError(f"{error}: correct {shorten(text)}") from error
+    return composed
+
+
+def check_unit(unit: str) -> str:
+    """The unit, composed; "" for none."""
+    return "" if unit == "" else check_text("unit", unit, LONGEST_UNIT)
+
+
+def shorten(given: object) -> str:
+    """At most 40 characters of what was given, in one line."""
+    text = repr(given)
+    return text if len(text) <= 42 else f"{text[:40]}…"
+
+
+def _name(name: str | int) -> str:
+    if isinstance(name, int) and not isinstance(name, bool):
+        return str(name)
+    return check_text("name", name)  # type: ignore[arg-type]
+
+
+def _check_number_of_levels(number: int, what: str) -> None:
+    if number > MOST_NAMED:
+        raise UsageError(
+            f"a field has at most {MOST_NAMED:,} {what}, not {number:,}: put some together"
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = list(names)
+    return ", ".join(shown[:12]) + (", ..." if len(shown) > 12 else "")
