@@ -9,13 +9,13 @@ import pytest
 from client_rounds import Draft, make_certificate, make_deployment
 
 from shuffledp.columns import load_column
+from shuffledp.question_files import load_wording
 from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms.liars import largest_shift
 from shuffledp_ops.results.exporting import rows_of
 from shuffledp_ops.rounds import wording as sentences
-from shuffledp_ops.rounds.question_files import load_wording
 from shuffledp_ops.rounds.report import RoundReport
 
 RANGES = 'kind = "ranges", edges = ["0", "0.5", "2.5", "inf"]'

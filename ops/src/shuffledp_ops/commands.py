@@ -109,12 +109,12 @@ def round_(
     """Run one round on a deployment: open it, follow it, print the answer."""
     from msgspec import UNSET
 
+    from shuffledp.question_files import load_wording
     from shuffledp_core.documents.models import RoundPlan
     from shuffledp_core.errors import UsageError
     from shuffledp_core.mechanisms import MECHANISMS, Answers
     from shuffledp_ops.keys.pki import open_deployment
     from shuffledp_ops.rounds.operate import run_round_command
-    from shuffledp_ops.rounds.question_files import load_wording
 
     is_sum = MECHANISMS[mechanism].answers is Answers.SUM
     wording = None if words is None else load_wording(words, is_sum=is_sum)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import unicodedata
 import zlib
 from dataclasses import dataclass
@@ -98,12 +99,12 @@ def load_column(
         sample = resources.files("shuffledp") / "data" / "doctor_visits.csv"
         text, label, name = sample.read_text(), "the built-in sample", name or DEFAULT_COLUMN
     else:
-        text = _read_text(file)
+        text = read_text(file)
         label = str(file)
     rows = csv.reader(text.splitlines())
     filled = (row for row in rows if row)  # blank lines, as at the end of many files
     try:
-        name, position = _find(name, next(rows, []), label)
+        name, position = find_column(name, next(rows, []), label)
         column = [
             parse.value((row + [""] * position)[position], label, rows.line_num)
             for row in islice(filled, users)
@@ -116,22 +117,25 @@ def load_column(
     values = np.array(column, dtype=np.int64)
     drawn_from = None
     if len(column) < users:
-        if not draw or not column:
-            raise UsageError(
-                f"{label} has only {len(column)} rows; ask for at most that many with --users"
-            )
-        if users > MOST_DRAWN:
-            raise UsageError(
-                f"{users:,} simulated users do not fit into memory; take at most {MOST_DRAWN:,}, "
-                "or ask certify, calibrate and advise, which compute for any number without a "
-                "simulation"
-            )
+        check_drawn(label, len(column), users, draw=draw)
         values = np.random.default_rng(DRAW_SEED).choice(values, users)
         drawn_from = len(column)
     values = order[values] if labels else values
     return Column(
         name, np.minimum(values, max_value), int((values > max_value).sum()), drawn_from, labels
     )
+
+
+def check_drawn(label: str, rows: int, users: int, *, draw: bool) -> None:
+    """Raises `UsageError` unless this number of users may be drawn from fewer rows."""
+    if not draw or not rows:
+        raise UsageError(f"{label} has only {rows} rows; ask for at most that many with --users")
+    if users > MOST_DRAWN:
+        raise UsageError(
+            f"{users:,} simulated users do not fit into memory; take at most {MOST_DRAWN:,}, "
+            "or ask certify, calibrate and advise, which compute for any number without a "
+            "simulation"
+        )
 
 
 def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
@@ -145,10 +149,10 @@ def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
     Raises:
         UsageError: no such file or column, no rows, or a value that is no number.
     """
-    rows = csv.reader(_read_text(file).splitlines())
+    rows = csv.reader(read_text(file).splitlines())
     try:
         header = next(rows, [])
-        columns = [_find(name, header, str(file))[1] for name in ("lat", "lon")]
+        columns = [find_column(name, header, str(file))[1] for name in ("lat", "lon")]
         filled = islice((row for row in rows if row), users)
         degrees = [
             [_parse_degrees(row, column, str(file), rows.line_num) for column in columns]
@@ -180,7 +184,7 @@ def _parse_degrees(row: list[str], column: int, label: str, line: int) -> float:
     return degrees
 
 
-def _find(name: str | None, header: list[str], label: str) -> tuple[str, int]:
+def find_column(name: str | None, header: list[str], label: str) -> tuple[str, int]:
     """Finds a column's name and place; `UsageError` lists the columns otherwise."""
     if not any(header):
         raise UsageError(
@@ -202,7 +206,8 @@ def _find(name: str | None, header: list[str], label: str) -> tuple[str, int]:
     return name, header.index(name)
 
 
-def _read_text(file: Path) -> str:
+def read_text(file: Path) -> str:
+    """The text of a file of bounded length, unpacked. `UsageError` if it cannot be read."""
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
@@ -232,6 +237,15 @@ def _parse_value(text: str, label: str, line: int) -> int:
             "describe decimals, ranges or names in a question's file (`shuffledp demo --words`)"
         )
     return int(text)
+
+
+def _in_order(text: str) -> tuple[float, str]:
+    """Numbers by their size, and before names."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.inf
+    return (number if math.isfinite(number) else math.inf, text)
 
 
 class _Parser:
@@ -271,7 +285,8 @@ class _Parser:
         if text not in seen and len(seen) == self._most:
             raise UsageError(
                 f"{label}, line {line}: the column has more than {self._most} different answers; "
-                "allow more with --max-value, or put rare ones together"
+                "allow more with --max-value, put rare ones together, or count numbers in ranges "
+                "(`shuffledp demo --table COLUMN`)"
             )
         self._seen = seen
         return seen.setdefault(text, len(seen))
@@ -288,6 +303,6 @@ class _Parser:
                 f"all people in column {column!r} of {label} give the same answer; at least "
                 f"two different ones are needed"
             )
-        labels = tuple(sorted(self._seen))
+        labels = tuple(sorted(self._seen, key=_in_order))
         column_of = {name: index for index, name in enumerate(labels)}
         return labels, np.array([column_of[name] for name in self._seen], dtype=np.int64)

@@ -69,8 +69,17 @@ def demo(
     words: Annotated[
         Path | None,
         typer.Option(
-            help="TOML file with the question in words: id, text, one [[axes]]. Entries of the "
-            "column are then its names or numbers, also decimals."
+            "--question",
+            "--words",
+            help="TOML file that describes the question, by group too, or has it in the words of "
+            "a plan. Columns of the data are then its fields.",
+        ),
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,COLUMN",
+            help="Count people by 1 to 4 columns of the data, with the levels that these have.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path(
@@ -106,6 +115,7 @@ def demo(
         column=column,
         max_value=max_value,
         words=words,
+        table=tuple(name.strip() for name in table.split(",")) if table else (),
         out=out,
         corrupt=node_numbers(corrupt, nodes, "--corrupt"),
     )

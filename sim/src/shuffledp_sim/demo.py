@@ -21,6 +21,8 @@ from rich.console import Console
 from shuffledp.columns import Column, load_column
 from shuffledp.progress import Stages
 from shuffledp.published import BOARD
+from shuffledp.question_files import load_wording
+from shuffledp.records import describe_columns, load_records
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import OutputError, UsageError
@@ -30,7 +32,6 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
-from shuffledp_ops.rounds.question_files import load_wording
 from shuffledp_ops.rounds.report import RoundReport, TraceOutcome
 from shuffledp_ops.rounds.running import StageClock, fetch_board
 from shuffledp_ops.rounds.saving import point_latest, save_round, show_then_save, writable_folder
@@ -74,6 +75,7 @@ class DemoOptions:
     column: str | None = None
     max_value: int = 20
     words: Path | None = None
+    table: tuple[str, ...] = ()
     wording: QuestionWording | None = None
     out: Path = Path("out")
     corrupt: frozenset[int] = frozenset()
@@ -124,21 +126,7 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
             is printed.
         ShuffleDPError: whatever ended the round.
     """
-    names = MECHANISMS[options.mechanism].answers is Answers.HISTOGRAM
-    if options.words is not None:
-        wording = load_wording(options.words, is_sum=not names)
-        options = replace(options, wording=wording, max_value=wording.size - 1)
-    column = load_column(
-        options.data,
-        options.column,
-        users=options.users,
-        max_value=options.max_value,
-        draw=True,
-        names=names,
-        wording=options.wording,
-    )
-    if column.labels:
-        options = replace(options, max_value=len(column.labels) - 1)
+    options, column = load_people(options)
     with writable_folder(options.out), workplace() as folder:
         with Stages(Console(stderr=True)) as stages:
             played = play_round(options, column, stages, folder)
@@ -148,6 +136,54 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
         )
     if not as_json:
         print_folder(options.out / played.report.round_id)
+
+
+def load_people(options: DemoOptions) -> tuple[DemoOptions, Column]:
+    """The users' values, and the options with the question and the largest value that fit them.
+
+    Raises:
+        UsageError: the question or the data cannot be used.
+    """
+    names = MECHANISMS[options.mechanism].answers is Answers.HISTOGRAM
+    wording = _asked(options, is_sum=not names)
+    if wording is not None:
+        options = replace(options, wording=wording, max_value=wording.size - 1)
+        if wording.others or len(wording.axes) > 1:
+            if options.data is None:
+                raise UsageError(
+                    f"the question needs the columns {', '.join(wording.fields)}, which the "
+                    "built-in sample does not have: name a file with --data"
+                )
+            return options, load_records(options.data, wording, users=options.users, draw=True)
+    column = load_column(
+        options.data,
+        options.column,
+        users=options.users,
+        max_value=options.max_value,
+        draw=True,
+        names=names,
+        wording=wording,
+    )
+    if column.labels:
+        options = replace(options, max_value=len(column.labels) - 1)
+    return options, column
+
+
+def _asked(options: DemoOptions, *, is_sum: bool) -> QuestionWording | None:
+    if options.words is not None:
+        if options.table:
+            raise UsageError("--table and --question both ask: leave one out")
+        return load_wording(options.words, is_sum=is_sum)
+    if not options.table:
+        return options.wording
+    if options.data is None:
+        raise UsageError("--table needs the file with its columns: name one with --data")
+    if is_sum:
+        raise UsageError(
+            f"--table counts people, and {options.mechanism} sums: choose a histogram, such as "
+            "--mechanism node-histogram"
+        )
+    return describe_columns(options.data, options.table).wording
 
 
 def _save(played: FinishedRound, out: Path) -> None:
