@@ -14,7 +14,7 @@ from typing import Final
 from shuffledp.log_proofs import LOG_PROOF, LogPosition
 from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
-from shuffledp_ops.rounds import charts, wording
+from shuffledp_ops.rounds import charts, crosstab_page, wording
 from shuffledp_ops.rounds.present import TRACED, describe_parameters
 from shuffledp_ops.rounds.report import RoundReport, show
 
@@ -81,7 +81,8 @@ def style() -> str:
 def title(report: RoundReport) -> str:
     """What was counted, of which population or column."""
     subject = report.column or report.final.population
-    return f"{'Sum' if report.is_sum else 'Histogram'} of {subject}"
+    kind = "Table" if report.table is not None else "Histogram"
+    return f"{'Sum' if report.is_sum else kind} of {subject}"
 
 
 def _head(report: RoundReport) -> Iterator[str]:
@@ -120,9 +121,15 @@ def _warnings(report: RoundReport) -> Iterator[str]:
 def answer(report: RoundReport) -> Iterator[str]:
     """The section with the answer: a sentence, the chart, remarks."""
     yield "<section><h2>The answer</h2>"
-    yield f'<p class="answer">{_in_a_sentence(report)}</p><figure>'
-    yield _chart(report)
-    yield f'<figcaption class="legend">{_legend(report)}</figcaption></figure>'
+    yield f'<p class="answer">{_in_a_sentence(report)}</p>'
+    if report.table is not None:
+        yield from crosstab_page.html_table(report.table)
+        yield from (
+            f'<p class="fine">{as_html(words)}</p>' for words in crosstab_page.remarks(report.table)
+        )
+    else:
+        yield f"<figure>{_chart(report)}"
+        yield f'<figcaption class="legend">{_legend(report)}</figcaption></figure>'
     yield from (f'<p class="fine">{as_html(words)}</p>' for words in _remarks(report))
     yield "</section>"
 

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 from shuffledp.bars import ESTIMATE, TRUTH, draw_bars
 from shuffledp.notebook import check_installed
+from shuffledp_ops.rounds.crosstab import SMALL, CrossTable
 from shuffledp_ops.rounds.report import RoundReport, show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 QUIET: Final = "#8a8f98"
+
+MOST_NUMBERS: Final = 200
+"""Cells of a table that have their number in the picture; larger tables have colours only."""
+
+MOST_NAMES: Final = 30
+"""Rows or columns that are named in the picture."""
 
 
 def draw_report(report: RoundReport, file: Path) -> None:
@@ -24,7 +31,10 @@ def draw_report(report: RoundReport, file: Path) -> None:
     figure = Figure(figsize=(11, 4.6), dpi=130, layout="constrained")
     seconds = {stage: value for stage, value in report.seconds.items() if stage != "total"}
     answer = figure.subplots(1, 2, width_ratios=(3, 1))[0] if seconds else figure.subplots()
-    (_draw_sum if report.is_sum else _draw_histogram)(report, answer)
+    if report.table is not None:
+        _draw_table(report.table, answer)
+    else:
+        (_draw_sum if report.is_sum else _draw_histogram)(report, answer)
     if seconds:
         draw_seconds(seconds, figure.axes[1])
     final = report.final
@@ -68,6 +78,40 @@ def _draw_sum(report: RoundReport, axes: Axes) -> None:
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5)
     axes.spines["left"].set_visible(False)
     hide_frame(axes)
+
+
+def _draw_table(table: CrossTable, axes: Axes) -> None:
+    rows, columns = table.shape
+    values = [[max(number.value, 0.0) for number in row] for row in table.cells]
+    image = axes.imshow(values, cmap="Blues", aspect="auto", vmin=0.0)
+    most = max(max(row) for row in values) or 1.0
+    if rows * columns <= MOST_NUMBERS:
+        for row, numbers in enumerate(table.cells):
+            for column, number in enumerate(numbers):
+                axes.text(
+                    column,
+                    row,
+                    f"{number.value:,.0f}{SMALL if number.is_small else ''}",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="white" if number.value > 0.6 * most else "black",
+                )
+    every = (-(-columns // MOST_NAMES), -(-rows // MOST_NAMES))
+    axes.set_xticks(
+        range(0, columns, every[0]), _plain(table.column_names[:: every[0]]), rotation=30
+    )
+    axes.set_yticks(range(0, rows, every[1]), _plain(table.row_names[:: every[1]]))
+    axes.tick_params(labelsize=8)
+    axes.set_xlabel(_plain([table.column_title])[0])
+    axes.set_ylabel(_plain([table.row_title])[0])
+    axes.figure.colorbar(image, ax=axes, label="users", shrink=0.9)
+
+
+def _plain(names: list[str]) -> list[str]:
+    """At most 24 characters of each name, none of which is read as a formula."""
+    short = (name if len(name) <= 24 else f"{name[:23]}…" for name in names)
+    return [name.replace("$", r"\$") for name in short]
 
 
 def _draw_histogram(report: RoundReport, axes: Axes) -> None:

@@ -19,6 +19,8 @@ from rich.table import Table
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.errors import NotInstalledError
 from shuffledp_ops.rounds import wording
+from shuffledp_ops.rounds.crosstab_page import remarks as table_remarks
+from shuffledp_ops.rounds.crosstab_page import text_table
 from shuffledp_ops.rounds.report import RoundReport, TracedPerson, TraceOutcome, show
 
 TRACED: Final = "traced.csv"
@@ -112,6 +114,8 @@ def _table(title: str) -> Table:
 
 
 def _answer_table(report: RoundReport) -> Table:
+    if report.table is not None:
+        return text_table(report.table, f"The answer: table over {report.accepted:,} users")
     return _sum_table(report) if report.is_sum else _histogram_table(report)
 
 
@@ -140,7 +144,7 @@ def _sum_table(report: RoundReport) -> Table:
 
 def _remarks(report: RoundReport) -> list[str]:
     """Remarks on the answer besides its numbers."""
-    remarks = []
+    remarks = [] if report.table is None else [*table_remarks(report.table)][1:]
     if not report.estimate_in_interval:
         remarks.append(
             "unbiased estimates can be negative or exceed the total; intervals are clipped to "

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.wording import SymbolScale
 from shuffledp_core.mechanisms.liars import largest_shift
+from shuffledp_ops.rounds.crosstab import CrossTable, present_messages, table_of
 
 
 class TracedPerson(NamedTuple):
@@ -141,6 +143,18 @@ class RoundReport:
         """Reports that the estimate rests on; a message that does not count is a part of one."""
         lost = self.dropped + self.outside_alphabet + self.repeated_tags
         return self.accepted - lost / self.final.mechanism.messages_per_user
+
+    @cached_property
+    def table(self) -> CrossTable | None:
+        """The answer as a cross table; None unless the question has several fields."""
+        nodes = self.final.nodes if self.final.mechanism.dummies_per_node else 0
+        return table_of(
+            self.final.mechanism,
+            self.estimate,
+            self.final.question_wording,
+            present_messages(self.counted_reports, nodes),
+            self.truth,
+        )
 
     @property
     def answer(self) -> Estimate:
@@ -266,6 +280,7 @@ class RoundReport:
             "drawn_with_replacement_from": self.drawn_from,
             "column": self.column,
             "labels": list(self.labels) or None,
+            **({} if self.table is None else {"table": self.table.to_dict()}),
             "epsilon": self.final.epsilon.certified,
             "epsilon_attained": self.final.epsilon.attained,
             "delta": self.final.delta,

@@ -29,6 +29,9 @@ def question(report: RoundReport) -> str:
         possible = "; ".join(
             f"{axis.field}: {axis.symbols.describe(axis.unit)}" for axis in words.axes
         )
+        possible += "".join(f"; only for {condition.describe()}" for condition in words.where)
+        if words.others:
+            possible += f"; all others: {words.others}"
         return f"{words.text} ({words.id}; {possible}.)"
     of = f" of “{report.column}”" if report.column else ""
     largest = report.final.mechanism.domain - 1
@@ -127,6 +130,8 @@ def liars(report: RoundReport) -> tuple[str, ...]:
     if shift is None:
         return ()
     what = "the sum" if report.is_sum else "each count"
+    if report.table is not None:
+        what = "each cell and each sum of the table"
     unit = f" {report.unit}".rstrip()
     words = f"A device that lies can move {what} by at most {_rounded_up(shift)}{unit}"
     if not report.final.mechanism.needs_crowd:  # the guarantee allows for any number
