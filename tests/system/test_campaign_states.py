@@ -283,6 +283,36 @@ axes = [{ field = "$h$", unit = "h", symbols = { kind = "ranges", edges = ["0", 
 """
 
 
+DESCRIPTION = """
+[questions.description]
+ask = "table"
+of = ["sex", "sleep"]
+[questions.description.fields.sex]
+names = ["f", "m"]
+[questions.description.fields.sleep]
+unit = "h"
+edges = [0, 6.5, inf]
+[questions.description.where]
+sleep = { below = 20 }
+"""
+
+
+def test_a_described_question_is_asked_in_words(keys: Path, tmp_path: Path) -> None:
+    changes = (("max_value = 3\n", ""), ("krr-histogram", "node-histogram"))
+    campaign = load_campaign(campaign_file(tmp_path, keys, changes, question=DESCRIPTION))
+    (question,) = campaign.questions
+    plan = question.plan(("node-1", "node-2"), 1.0)
+    assert (plan.size, plan.wording) == (5, question.wording)
+    assert question.wording is not None
+    assert question.wording.fields == ("sex", "sleep")
+    for wrong, words in {
+        DESCRIPTION.replace('"table"', '"tables"'): "ask must be",
+        DESCRIPTION + WORDS: "both a wording and a description",
+    }.items():
+        with pytest.raises(ConfigError, match=words):
+            load_campaign(campaign_file(tmp_path, keys, changes, question=wrong))
+
+
 def test_a_question_in_words_is_in_plans_tables_and_pages(keys: Path, tmp_path: Path) -> None:
     without = load_campaign(campaign_file(tmp_path, keys))
     changes = (("max_value = 3\n", ""), ('field = "hours a week"\n', ""))

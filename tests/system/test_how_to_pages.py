@@ -25,6 +25,16 @@ def test_a_column_of_a_file_is_asked_for_with_and_without_a_round(tmp_path: Path
     assert "Sum of 0..99" in typed.said
 
 
+def test_people_are_counted_by_group(tmp_path: Path) -> None:
+    typed = type_page("how-to/ask-by-group.md", tmp_path)
+    assert typed.said.count("The answer: table over 1,000 users") == 2
+    assert "hours-by-age" in "".join(
+        report.read_text() for report in (tmp_path / "out").glob("*/report.html")
+    )
+    assert "4 x 3 cells" in typed.said
+    assert "elsewhere, or no answer" in typed.said
+
+
 def test_two_people_are_added_one_is_withdrawn_and_the_results_are_exported(tmp_path: Path) -> None:
     with stopped_after(tmp_path / "lab") as lab:
         admitted = type_page("how-to/people.md", tmp_path)

@@ -202,8 +202,14 @@ def _same(certificate: Certificate, field: str, actual: object, expected: object
     if actual != expected:
         raise ForeignDocumentError(
             f"the accountant's {certificate.stage} certificate is for another round or plan: "
-            f"its {field} is {actual!r}, not {expected!r}"
+            f"its {field} is {_shorten(actual)}, not {_shorten(expected)}"
         )
+
+
+def _shorten(value: object) -> str:
+    """At most 200 characters of a value; a question in words has up to 16 KiB."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def check_round_key(

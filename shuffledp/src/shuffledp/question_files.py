@@ -10,8 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from shuffledp.records import describe_columns
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.questions.described import convert_question, read_question
 from shuffledp_core.runtime.keys import read_file
 
@@ -30,6 +32,32 @@ def load_wording(file: Path, *, is_sum: bool) -> QuestionWording:
     except (UsageError, msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"{file} cannot be used: {error}") from error
     return wording
+
+
+def ask(
+    question: Path | None, table: str | None, data: Path | None, mechanism: str
+) -> QuestionWording | None:
+    """The question of the options --question and --table; None without either.
+
+    Raises:
+        UsageError: both are given, --table has no data, or the mechanism sums.
+        ConfigError: the file cannot be read.
+    """
+    is_sum = MECHANISMS[mechanism].answers is Answers.SUM
+    if question is not None:
+        if table:
+            raise UsageError("--table and --question both ask: leave one out")
+        return load_wording(question, is_sum=is_sum)
+    if not table:
+        return None
+    if data is None:
+        raise UsageError("--table needs the file with its columns: name one with --data")
+    if is_sum:
+        raise UsageError(
+            f"--table counts people, and {mechanism} sums: choose a histogram, such as "
+            "--mechanism node-histogram"
+        )
+    return describe_columns(data, [name.strip() for name in table.split(",")]).wording
 
 
 def _read(data: bytes) -> QuestionWording:

@@ -15,7 +15,14 @@ from typing import Final
 
 import numpy as np
 
-from shuffledp.columns import DRAW_SEED, Column, check_drawn, find_column, read_text
+from shuffledp.columns import (
+    DRAW_SEED,
+    Column,
+    check_drawn,
+    find_column,
+    load_column,
+    read_text,
+)
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import UsageError
 from shuffledp_core.questions import (
@@ -71,6 +78,40 @@ def load_records(file: Path, wording: QuestionWording, *, users: int, draw: bool
         values = np.random.default_rng(DRAW_SEED).choice(values, users)
         drawn_from = len(symbols)
     return Column(", ".join(wording.fields), values, 0, drawn_from)
+
+
+def load_answers(
+    file: Path | None,
+    column: str | None,
+    wording: QuestionWording | None,
+    *,
+    users: int,
+    max_value: int,
+    names: bool = False,
+) -> Column:
+    """The answers of simulated users: of records if the question needs them, else of one column.
+
+    Users are drawn with replacement from too few rows.
+
+    Raises:
+        UsageError: as `load_records` and `load_column`.
+    """
+    if wording is None or not (wording.others or len(wording.axes) > 1):
+        return load_column(
+            file,
+            column,
+            users=users,
+            max_value=max_value,
+            draw=True,
+            names=names,
+            wording=wording,
+        )
+    if file is None:
+        raise UsageError(
+            f"the question needs the columns {', '.join(wording.fields)}, which the built-in "
+            "sample does not have: name a file with --data"
+        )
+    return load_records(file, wording, users=users, draw=True)
 
 
 def describe_columns(file: Path, names: Sequence[str]) -> RecordQuestion:

@@ -16,7 +16,9 @@ from shuffledp.commands.options import (
     Mechanism,
     Mixing,
     OutputFormat,
+    QuestionFile,
     Suite,
+    TableOfColumns,
 )
 from shuffledp.node_numbers import node_numbers
 from shuffledp_core.privacy import Adjacency
@@ -66,22 +68,8 @@ def demo(
     max_value: Annotated[
         int, typer.Option(min=1, help="Largest value; larger ones are capped.")
     ] = 20,
-    words: Annotated[
-        Path | None,
-        typer.Option(
-            "--question",
-            "--words",
-            help="TOML file that describes the question, by group too, or has it in the words of "
-            "a plan. Columns of the data are then its fields.",
-        ),
-    ] = None,
-    table: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN,COLUMN",
-            help="Count people by 1 to 4 columns of the data, with the levels that these have.",
-        ),
-    ] = None,
+    words: QuestionFile = None,
+    table: TableOfColumns = None,
     out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path(
         "out"
     ),
@@ -115,7 +103,7 @@ def demo(
         column=column,
         max_value=max_value,
         words=words,
-        table=tuple(name.strip() for name in table.split(",")) if table else (),
+        table=table,
         out=out,
         corrupt=node_numbers(corrupt, nodes, "--corrupt"),
     )

@@ -18,11 +18,11 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 from rich.console import Console
 
-from shuffledp.columns import Column, load_column
+from shuffledp.columns import Column
 from shuffledp.progress import Stages
 from shuffledp.published import BOARD
-from shuffledp.question_files import load_wording
-from shuffledp.records import describe_columns, load_records
+from shuffledp.question_files import ask
+from shuffledp.records import load_answers
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import OutputError, UsageError
@@ -75,7 +75,7 @@ class DemoOptions:
     column: str | None = None
     max_value: int = 20
     words: Path | None = None
-    table: tuple[str, ...] = ()
+    table: str | None = None
     wording: QuestionWording | None = None
     out: Path = Path("out")
     corrupt: frozenset[int] = frozenset()
@@ -144,46 +144,20 @@ def load_people(options: DemoOptions) -> tuple[DemoOptions, Column]:
     Raises:
         UsageError: the question or the data cannot be used.
     """
-    names = MECHANISMS[options.mechanism].answers is Answers.HISTOGRAM
-    wording = _asked(options, is_sum=not names)
+    wording = ask(options.words, options.table, options.data, options.mechanism)
     if wording is not None:
         options = replace(options, wording=wording, max_value=wording.size - 1)
-        if wording.others or len(wording.axes) > 1:
-            if options.data is None:
-                raise UsageError(
-                    f"the question needs the columns {', '.join(wording.fields)}, which the "
-                    "built-in sample does not have: name a file with --data"
-                )
-            return options, load_records(options.data, wording, users=options.users, draw=True)
-    column = load_column(
+    column = load_answers(
         options.data,
         options.column,
+        options.wording,
         users=options.users,
         max_value=options.max_value,
-        draw=True,
-        names=names,
-        wording=wording,
+        names=MECHANISMS[options.mechanism].answers is Answers.HISTOGRAM,
     )
     if column.labels:
         options = replace(options, max_value=len(column.labels) - 1)
     return options, column
-
-
-def _asked(options: DemoOptions, *, is_sum: bool) -> QuestionWording | None:
-    if options.words is not None:
-        if options.table:
-            raise UsageError("--table and --question both ask: leave one out")
-        return load_wording(options.words, is_sum=is_sum)
-    if not options.table:
-        return options.wording
-    if options.data is None:
-        raise UsageError("--table needs the file with its columns: name one with --data")
-    if is_sum:
-        raise UsageError(
-            f"--table counts people, and {options.mechanism} sums: choose a histogram, such as "
-            "--mechanism node-histogram"
-        )
-    return describe_columns(options.data, options.table).wording
 
 
 def _save(played: FinishedRound, out: Path) -> None:

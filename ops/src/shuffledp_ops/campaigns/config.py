@@ -22,6 +22,7 @@ from shuffledp_core.errors import ConfigError, ShuffleDPError
 from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS
 from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.questions.described import convert_question
 from shuffledp_core.runtime.config import Section, parse_config
 from shuffledp_core.runtime.files import size_of
 from shuffledp_core.runtime.keys import read_file
@@ -122,9 +123,10 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
 
     `epsilon` is that of each round. `total_epsilon`, used instead, is that of all rounds together
     at `delta`, and each round's is computed from it. `wording` is the question in words, which
-    devices show and the accountant signs; `max_value` then follows from it. `field` names the
-    answers in text and pictures; by default the sentence of `wording`. A date whose round failed is
-    retried `retries` times, each after `retry_seconds`. `question` is a number that distinguishes
+    devices show and the accountant signs; `max_value` then follows from it. `description` describes
+    one over a schema instead (`shuffledp_core.questions`). `field` names the answers in text and
+    pictures; by default the sentence of `wording`. A date whose round failed is retried `retries`
+    times, each after `retry_seconds`. `question` is a number that distinguishes
     the memoised responses of different questions, for mechanisms with such responses. With `mix`
     "verified" anyone can check the mixing.
     """
@@ -145,6 +147,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
     question: int = 0
     field: str = "value"
     wording: QuestionWording | None = None
+    description: dict[str, Any] | None = None
     route: tuple[str, ...] | None = None
     suite: str = DEFAULT_SUITE
     mix: Mix = Mix.PLAIN
@@ -156,13 +159,15 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_name(self.name, "question")
+        self._compile()
         if self.mechanism not in MECHANISMS:
             raise ValueError(
                 f"unknown mechanism {self.mechanism[:80]!r}; choose one of {', '.join(MECHANISMS)}"
             )
         if self.max_value is None and self.wording is None:
             raise ValueError(
-                f"question {self.name!r} needs max_value, or words in [questions.wording]"
+                f"question {self.name!r} needs max_value, or words in [questions.wording] or "
+                "[questions.description]"
             )
         if not 1 <= self.largest < MAX_DOMAIN:
             raise ValueError(f"max_value must be from 1 to {MAX_DOMAIN - 1}, not {self.largest}")
@@ -179,6 +184,21 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
             raise ValueError(f"field must have 1 to 200 characters, not {len(self.field)}")
         self._check_suite()
         self.plan(("node-1", "node-2"), 1.0)  # the rules of a plan on counts and times
+
+    def _compile(self) -> None:
+        if self.description is None:
+            return
+        if self.wording is not None:
+            raise ValueError(
+                f"question {self.name!r} has both a wording and a description: leave one out"
+            )
+        try:
+            compiled = convert_question(self.description).wording
+        except ShuffleDPError as error:
+            raise ValueError(f"question {self.name!r}: {error}") from error
+        # From here on it is a question in words: the campaign's digest has these.
+        msgspec.structs.force_setattr(self, "wording", compiled)
+        msgspec.structs.force_setattr(self, "description", None)
 
     @property
     def largest(self) -> int:

@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
 
+from shuffledp import crosstab_page
 from shuffledp.log_proofs import LOG_PROOF, LogPosition
 from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
-from shuffledp_ops.rounds import charts, crosstab_page, wording
+from shuffledp_ops.rounds import charts, wording
 from shuffledp_ops.rounds.present import TRACED, describe_parameters
 from shuffledp_ops.rounds.report import RoundReport, show
 

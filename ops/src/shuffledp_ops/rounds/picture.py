@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from shuffledp.bars import ESTIMATE, TRUTH, draw_bars
+from shuffledp.crosstab import SMALL, CrossTable
 from shuffledp.notebook import check_installed
-from shuffledp_ops.rounds.crosstab import SMALL, CrossTable
 from shuffledp_ops.rounds.report import RoundReport, show
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from shuffledp.crosstab_page import remarks as table_remarks
+from shuffledp.crosstab_page import text_table
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.errors import NotInstalledError
 from shuffledp_ops.rounds import wording
-from shuffledp_ops.rounds.crosstab_page import remarks as table_remarks
-from shuffledp_ops.rounds.crosstab_page import text_table
 from shuffledp_ops.rounds.report import RoundReport, TracedPerson, TraceOutcome, show
 
 TRACED: Final = "traced.csv"

@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.crosstab import CrossTable, present_messages, table_of
 from shuffledp.log_proofs import LogPosition
 from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.wording import SymbolScale
 from shuffledp_core.mechanisms.liars import largest_shift
-from shuffledp_ops.rounds.crosstab import CrossTable, present_messages, table_of
 
 
 class TracedPerson(NamedTuple):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+import typer
+
 from shuffledp.commands.options import (
     Epsilon,
     EpsilonLocal,
@@ -17,6 +19,7 @@ from shuffledp.commands.options import (
     Neighbours,
     Nodes,
     OutputFormat,
+    QuestionFile,
     Rounds,
     Scenario,
     TargetDelta,
@@ -24,6 +27,7 @@ from shuffledp.commands.options import (
     TargetSymbols,
     Users,
 )
+from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
     from shuffledp.choosing import Comparison
     from shuffledp.recommending import Recommendation
+    from shuffledp_core.documents.wording import QuestionWording
 
 
 def advise(
@@ -43,6 +48,7 @@ def advise(
     delta: TargetDelta,
     max_value: TargetMaxValue = None,
     symbols: TargetSymbols = None,
+    question: QuestionFile = None,
     adjacency: Neighbours = Adjacency.STANDARD,
     max_distance: MaxDistance = None,
     honest: Honest = None,
@@ -65,6 +71,14 @@ def advise(
         check_plot(plot)
     scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds, nodes=nodes)
     sizes = targets.Sizes(max_value, symbols)
+    wording = None
+    if question is not None:
+        from shuffledp.question_files import load_wording
+
+        if max_value is not None or symbols is not None:
+            raise UsageError("--question has the domain: leave --max-value and --symbols out")
+        wording = load_wording(question, is_sum=False)
+        sizes = targets.Sizes(None, wording.size)
     limits = targets.SearchLimits(max_error, max_messages, epsilon_local)
     with working("comparing mechanisms"):
         comparison = targets.compare_mechanisms(scenario, sizes, epsilon, limits)
@@ -75,7 +89,16 @@ def advise(
     if output is OutputFormat.JSON:
         print_json(comparison.to_dict())
     else:
+        if wording is not None:
+            typer.echo(describe(wording))
         print_rich(*_answer(comparison))
+
+
+def describe(wording: QuestionWording) -> str:
+    """The question's cells in a line."""
+    cells = " x ".join(f"{size:,}" for size in wording.shape)
+    others = f", and one for “{wording.others}”" if wording.others else ""
+    return f"{wording.text} ({cells} cells{others})"
 
 
 def _answer(comparison: Comparison) -> Iterator[RenderableType]:

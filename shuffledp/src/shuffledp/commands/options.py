@@ -169,6 +169,23 @@ TargetMaxValue = Annotated[
     int | None, _integer_option("k: values are 0..k; without it only histograms.")
 ]
 TargetSymbols = Annotated[int | None, _integer_option("Symbols of a histogram; default: k + 1.")]
+QuestionFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--question",
+        "--words",
+        help="TOML file that describes the question, also by group, or has it in the words of a "
+        "plan. Columns of the data are then its fields.",
+    ),
+]
+TableOfColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        metavar="COLUMN,COLUMN",
+        help="Count people by 1 to 4 columns of the data, with the levels that these have.",
+    ),
+]
 EpsilonGeo = Annotated[Fraction, _exact("ε of one user's noise, in nats per unit.")]
 NoiseEpsilon = Annotated[
     Fraction, _exact("ε of all shares of the noise together, in nats per unit.")

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from shuffledp.commands.options import Format, Mechanism, OutputFormat, parse_integer
+from shuffledp.commands.options import (
+    Format,
+    Mechanism,
+    OutputFormat,
+    QuestionFile,
+    TableOfColumns,
+    parse_integer,
+)
 from shuffledp_core.answering.estimation import Estimator
 from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import RenderableType
     from rich.table import Table
 
+    from shuffledp.crosstab import CrossTable
     from shuffledp.simulation import Answer
+    from shuffledp_core.documents.wording import QuestionWording
+
+
+DEFAULT_MECHANISM: Final = "geo-shuffle"
+"""Without a question; a question has that of `shuffledp_core.questions`."""
 
 
 def simulate(
     *,
     users: Annotated[int, typer.Option(min=2, help="Number of simulated users.")] = 2000,
-    mechanism: Mechanism = "geo-shuffle",
+    mechanism: Mechanism = DEFAULT_MECHANISM,
     epsilon: Annotated[
         float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")
     ] = 1.0,
@@ -55,6 +71,8 @@ def simulate(
     max_value: Annotated[
         int, typer.Option(min=1, help="Largest value; larger ones are capped.")
     ] = 20,
+    question: QuestionFile = None,
+    table: TableOfColumns = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -78,11 +96,13 @@ def simulate(
 ) -> None:
     """Simulate the answer of one round and its error, without nodes, keys or network."""
     from shuffledp.choosing import calibrate
-    from shuffledp.columns import load_column
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.guarantees import guarantee_of, number
     from shuffledp.progress import working
+    from shuffledp.question_files import ask
+    from shuffledp.records import load_answers
     from shuffledp.simulation import simulate as simulate_round
+    from shuffledp_core.questions import MECHANISM
     from shuffledp_privacy.bounds import Setting
 
     if plot is not None:
@@ -92,7 +112,11 @@ def simulate(
     group = Setting(
         users, users - users // 20 if honest is None else honest, adjacency, max_distance
     )
-    data_column = load_column(data, column, users=users, max_value=max_value, draw=True)
+    if mechanism == DEFAULT_MECHANISM and (question is not None or table):
+        mechanism = MECHANISM
+    wording = ask(question, table, data, mechanism)
+    max_value = max_value if wording is None else wording.size - 1
+    data_column = load_answers(data, column, wording, users=users, max_value=max_value)
     with working(f"calibrating {mechanism}"):
         plan = calibrate(
             mechanism, epsilon=epsilon, delta=delta, setting=group, max_value=max_value
@@ -105,20 +129,56 @@ def simulate(
 
         save(answer.plot(), plot)
     if output is OutputFormat.JSON:
-        print_json(
-            {**answer.to_dict(), "capped": data_column.capped, "guarantee": bounds.to_dict()}
-        )
+        asked = {} if wording is None else _as_asked(answer, wording)
+        more = {"capped": data_column.capped, "guarantee": bounds.to_dict()}
+        print_json({**answer.to_dict(), **asked, **more})
         return
     print_rich(
-        _table(answer, data_column.capped),
+        *_shown(answer, wording, data_column.capped),
         f"ε certified {number(bounds.certified)} at δ = {delta:g}",
     )
     if plot is not None:
         typer.echo(f"drawn into {plot}")
 
 
-def _table(answer: Answer, capped: int) -> Table:
+def _crosstab(answer: Answer, wording: QuestionWording) -> CrossTable | None:
+    from fractions import Fraction
+
+    import numpy as np
+
+    from shuffledp.crosstab import table_of
+    from shuffledp_core.answering.estimates import Present
+
+    present = Present(Fraction(answer.users), 1 if answer.spec.dummies_per_node else 0)
+    truth = np.atleast_1d(answer.true_total).astype(np.int64)
+    return table_of(answer.spec, answer.estimate, wording, present, truth)
+
+
+def _as_asked(answer: Answer, wording: QuestionWording) -> dict[str, Any]:
+    crosstab = _crosstab(answer, wording)
+    table = {} if crosstab is None else {"table": crosstab.to_dict()}
+    return {"question": wording.id, "labels": list(wording.names()), **table}
+
+
+def _shown(
+    answer: Answer, wording: QuestionWording | None, capped: int
+) -> Iterator[RenderableType]:
+    """The answer as a cross table with its remarks, if the question has several fields."""
+    from shuffledp.crosstab_page import remarks, text_table
+
+    crosstab = None if wording is None else _crosstab(answer, wording)
+    if crosstab is None:
+        names = () if wording is None or answer.quantity == "sum" else wording.names()
+        yield _table(answer, capped, names)
+        return
+    title = f"[bold]{answer.spec.kind}[/bold]: table over {answer.users:,} users"
+    yield text_table(crosstab, title)
+    yield from list(remarks(crosstab))[1:]
+
+
+def _table(answer: Answer, capped: int, names: Sequence[str] = ()) -> Table:
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(
@@ -132,8 +192,8 @@ def _table(answer: Answer, capped: int) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim")
-    for row in answer.rows():
-        table.add_row(*row)
+    for at, (name, *rest) in enumerate(answer.rows()):
+        table.add_row(escape(names[at]) if names else name, *rest)
     if answer.quantity == "sum":
         low, high = answer.mean_interval.tolist()
         mean = f"{answer.mean:,.4f} ± {answer.mean_standard_error:,.4f}"

@@ -9,8 +9,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from shuffledp.crosstab import SMALL, CrossTable, TableNumber
 from shuffledp.pages import as_html
-from shuffledp_ops.rounds.crosstab import SMALL, CrossTable, TableNumber
 
 MOST_ROWS: Final = 200
 MOST_COLUMNS: Final = 40
