@@ -66,10 +66,10 @@ def test_margins_are_sums_of_cells_and_add_up_to_the_answers(
     np.testing.assert_allclose(table.margin(0).values, cells.sum(axis=1), atol=1e-9)
     np.testing.assert_allclose(table.margin(1).values, cells.sum(axis=0), atol=1e-9)
     np.testing.assert_allclose(table.margin(1, 0).values, cells.ravel(), atol=1e-9)
-    (asked,) = table.asked.values
-    assert asked == pytest.approx(cells.sum())
-    assert asked + table.cells.values[4] == pytest.approx(USERS)
-    for margin in (table.margin(0), table.margin(1), table.asked, table.cells):
+    (in_cells,) = table.in_cells.values
+    assert in_cells == pytest.approx(cells.sum())
+    assert in_cells + table.cells.values[4] == pytest.approx(USERS)
+    for margin in (table.margin(0), table.margin(1), table.in_cells, table.cells):
         assert all(low <= high for low, high in zip(margin.lows, margin.highs, strict=True))
 
 
@@ -100,17 +100,17 @@ def test_intervals_cover_whatever_the_nodes_draw(nodes: int, cells: int) -> None
     joint = joint_noise(OPEN_NODE, nodes, cells)
     group = np.arange(cells)[np.newaxis]
     missed = 0.0
-    for (own, total), chance in joint.items():
+    for (inside, total), chance in joint.items():
         if chance < 1e-13:
             continue
         # People in the group: 20 of 40, all others hold the last symbol.
         noise = np.zeros(5, dtype=np.int64)
-        noise[0], noise[4] = own, total - own
+        noise[0], noise[4] = inside, total - inside
         counts = np.array([20, 0, 0, 0, 20]) + noise
         values = counts.astype(np.float64)  # of a noise without bias by the room
         shift = OPEN_NODE._noise(nodes).mean
         answer = OPEN_NODE.pool(values - shift, group, Present(Fraction(USERS), nodes))
-        assert answer.values[0] == pytest.approx(20 + own - total * cells / 5)
+        assert answer.values[0] == pytest.approx(20 + inside - total * cells / 5)
         missed += chance * (not answer.lows[0] <= 20 <= answer.highs[0])
     assert sum(joint.values()) == pytest.approx(1)
     assert missed <= 0.05
@@ -120,20 +120,20 @@ def joint_noise(spec: NodeHistogram, nodes: int, cells: int) -> dict[tuple[int, 
     """Probabilities of a group's noise and of all noise, by enumeration of each node's."""
     law = bounded_laplace_law(spec.noise_epsilon, spec.mean)
     reach = range(-spec.mean, spec.mean + 1)
-    one: dict[tuple[int, int], float] = {}
+    single: dict[tuple[int, int], float] = {}
     for drawn in itertools.product(reach, repeat=spec.symbols):
         if sum(drawn) <= spec.dummies - spec.symbols * spec.mean:
             key = (sum(drawn[:cells]), sum(drawn))
             chance = float(np.prod([law[number + spec.mean] for number in drawn]))
-            one[key] = one.get(key, 0.0) + chance
-    room = sum(one.values())
-    one = {key: chance / room for key, chance in one.items()}
-    both = one
+            single[key] = single.get(key, 0.0) + chance
+    room = sum(single.values())
+    single = {key: chance / room for key, chance in single.items()}
+    both = single
     for _ in range(nodes - 1):
         more: dict[tuple[int, int], float] = {}
-        for (a, b), (c, d) in itertools.product(both, one):
+        for (a, b), (c, d) in itertools.product(both, single):
             key = (a + c, b + d)
-            more[key] = more.get(key, 0.0) + both[a, b] * one[c, d]
+            more[key] = more.get(key, 0.0) + both[a, b] * single[c, d]
         both = more
     return both
 
@@ -142,11 +142,11 @@ def joint_noise(spec: NodeHistogram, nodes: int, cells: int) -> dict[tuple[int, 
 @pytest.mark.parametrize("cells", [2, 4])
 def test_intervals_of_randomised_responses_cover(holding: int, cells: int) -> None:
     uniform = KRR.blanket * cells / 5
-    own = binom.pmf(np.arange(holding + 1), holding, float(1 - KRR.blanket + uniform))
+    inside = binom.pmf(np.arange(holding + 1), holding, float(1 - KRR.blanket + uniform))
     others = binom.pmf(np.arange(USERS - holding + 1), USERS - holding, float(uniform))
     group = np.arange(cells)[np.newaxis]
     missed = 0.0
-    for count, chance in enumerate(np.convolve(own, others)):
+    for count, chance in enumerate(np.convolve(inside, others)):
         counts = np.array([count, 0, 0, 0, USERS - count])
         values = np.array(estimate(KRR, counts, USERS).values)
         answer = KRR.pool(values, group, Present(Fraction(USERS)))

@@ -114,7 +114,7 @@ def test_json_has_the_table_and_the_exported_rows_all_cells(report: RoundReport)
     cells = np.array([row["estimate"] for row in crosstab["cells"]])
     np.testing.assert_allclose(crosstab["row_sums"]["estimate"], cells.sum(axis=1))
     np.testing.assert_allclose(crosstab["column_sums"]["estimate"], cells.sum(axis=0))
-    everybody = crosstab["asked"]["estimate"][0] + crosstab["others"]["estimate"][0]
+    everybody = crosstab["in_cells"]["estimate"][0] + crosstab["others"]["estimate"][0]
     assert everybody == pytest.approx(600)
     rows = rows_of(report)
     assert [row["label"] for row in rows][3:] == [
@@ -142,7 +142,7 @@ def test_three_fields_have_rows_of_two(tmp_path: Path) -> None:
     assert [row[0] for row in rows][:2] == ["<b>f</b>, yes", "<b>f</b>, no"]
     assert three.table is not None
     sums = [number.value for number in three.table.row_sums]
-    assert sum(sums) == pytest.approx(three.table.asked.value)
+    assert sum(sums) == pytest.approx(three.table.in_cells.value)
 
 
 def test_a_mechanism_without_margins_shows_bars(tmp_path: Path) -> None:

@@ -105,9 +105,9 @@ class CrossTable:
         return _numbers(self.fitted.margin(len(self.wording.shape) - 1))
 
     @cached_property
-    def asked(self) -> TableNumber:
+    def in_cells(self) -> TableNumber:
         """People in any cell."""
-        return _numbers(self.fitted.asked)[0]
+        return _numbers(self.fitted.in_cells)[0]
 
     @cached_property
     def others(self) -> TableNumber | None:
@@ -134,7 +134,7 @@ class CrossTable:
             "cells": [_columns(row) for row in self.cells],
             "row_sums": _columns(self.row_sums),
             "column_sums": _columns(self.column_sums),
-            "asked": _columns([self.asked]),
+            "in_cells": _columns([self.in_cells]),
             "others": None if self.others is None else _columns([self.others]),
         }
 

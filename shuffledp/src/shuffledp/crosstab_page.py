@@ -39,7 +39,7 @@ def html_table(table: CrossTable) -> Iterator[str]:
             f"{_sum(table.row_sums[row])}</tr>"
         )
     sums = "".join(_sum(number) for number in table.column_sums[:columns])
-    yield f'<tr class="sum"><th scope="row">all</th>{sums}{_sum(table.asked)}</tr>'
+    yield f'<tr class="sum"><th scope="row">all</th>{sums}{_sum(table.in_cells)}</tr>'
     yield "</tbody></table></div>"
     if (rows, columns) != table.shape:
         yield (
@@ -93,19 +93,19 @@ def remarks(table: CrossTable) -> Iterator[str]:
 def text_table(table: CrossTable, title: str) -> Table:
     """The table for a terminal, of a part of a large one."""
     rows, columns = min(table.shape[0], TEXT_ROWS), min(table.shape[1], TEXT_COLUMNS)
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    made.add_column(escape(f"{table.row_title} \\ {table.column_title}"))
+    text = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    text.add_column(escape(f"{table.row_title} \\ {table.column_title}"))
     for name in [*table.column_names[:columns], "all"]:
-        made.add_column(escape(name), justify="right")
+        text.add_column(escape(name), justify="right")
     for row in range(rows):
         numbers = [*table.cells[row][:columns], table.row_sums[row]]
-        made.add_row(escape(table.row_names[row]), *map(_text, numbers))
-    made.add_section()
-    made.add_row("all", *map(_text, [*table.column_sums[:columns], table.asked]))
+        text.add_row(escape(table.row_names[row]), *map(_text, numbers))
+    text.add_section()
+    text.add_row("all", *map(_text, [*table.column_sums[:columns], table.in_cells]))
     if (rows, columns) != table.shape:
-        made.caption = f"and more: {table.shape[0]:,} rows and {table.shape[1]:,} columns in all"
-        made.caption_justify = "left"
-    return made
+        text.caption = f"and more: {table.shape[0]:,} rows and {table.shape[1]:,} columns in all"
+        text.caption_justify = "left"
+    return text
 
 
 def _text(number: TableNumber) -> str:

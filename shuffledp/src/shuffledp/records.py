@@ -57,10 +57,10 @@ def load_records(file: Path, wording: QuestionWording, *, users: int, draw: bool
     Raises:
         UsageError: no such file or column, too few rows, or a record that has no symbol.
     """
-    found: dict[tuple[str, ...], int] = {}
+    symbol_of: dict[tuple[str, ...], int] = {}
     symbols = []
     for line, entries in islice(_rows(file, wording.fields), users):
-        symbol = found.get(entries)
+        symbol = symbol_of.get(entries)
         if symbol is None:
             try:
                 symbol = wording.locate_record(dict(zip(wording.fields, entries, strict=True)))
@@ -69,7 +69,7 @@ def load_records(file: Path, wording: QuestionWording, *, users: int, draw: bool
                     f"{file}, line {line}: no answer to the question {wording.id!r}: {error}; "
                     "correct the entry, or the question's file"
                 ) from error
-            found[entries] = symbol
+            symbol_of[entries] = symbol
         symbols.append(symbol)
     values = np.array(symbols, dtype=np.int64)
     drawn_from = None
@@ -165,10 +165,10 @@ def _rows(file: Path, names: Sequence[str]) -> Iterator[tuple[int, tuple[str, ..
     rows = csv.reader(read_text(file).splitlines())
     try:
         header = next(rows, [])
-        places = [find_column(name, header, str(file))[1] for name in names]
+        columns = [find_column(name, header, str(file))[1] for name in names]
         for row in rows:
             if row:
-                entries = (row[place] if place < len(row) else "" for place in places)
+                entries = (row[column] if column < len(row) else "" for column in columns)
                 yield rows.line_num, tuple(entries)
     except csv.Error as error:
         raise UsageError(

@@ -244,7 +244,7 @@ def _candidates(alphabet: int, messages: int) -> Iterator[NDArray[np.int64]]:
 
 def _spread(alphabet: int, number: int) -> list[int]:
     """At most this number of symbols, evenly spread over the alphabet."""
-    return sorted({place * alphabet // number for place in range(number)})
+    return sorted({index * alphabet // number for index in range(number)})
 
 
 def _target(spec: Mechanism, sent: NDArray[np.int64], users: int, nodes: int) -> float:

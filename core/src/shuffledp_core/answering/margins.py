@@ -72,11 +72,11 @@ class TableEstimate:
         """Sums over all other axes, row by row along these, in ascending order."""
         others = [axis for axis in range(len(self.shape)) if axis not in axes]
         symbols = np.arange(prod(self.shape)).reshape(self.shape)
-        kept = prod(self.shape[axis] for axis in sorted(axes))
-        return self._pool(symbols.transpose([*sorted(axes), *others]).reshape(kept, -1))
+        rows = prod(self.shape[axis] for axis in sorted(axes))
+        return self._pool(symbols.transpose([*sorted(axes), *others]).reshape(rows, -1))
 
     @cached_property
-    def asked(self) -> Estimate:
+    def in_cells(self) -> Estimate:
         """People in any cell: everybody but the others; one value."""
         return self.margin()
 
@@ -119,7 +119,7 @@ def pool_responses(
     return histogram_of(sums, present.reports, 1 - blanket + uniform, uniform, added)
 
 
-def known_total(groups: int, present: Present) -> Estimate:
+def total_of_reports(groups: int, present: Present) -> Estimate:
     """The group of all symbols: as many people as reports, without error."""
     total = (float(present.reports),) * groups
     return Estimate(
@@ -131,7 +131,7 @@ def known_total(groups: int, present: Present) -> Estimate:
     )
 
 
-def shifted(
+def subtract_noise(
     sums: NDArray[np.int64], present: Present, noise: tuple[float, float], ends: tuple[float, float]
 ) -> Estimate:
     """Counts less their noise, of this mean and deviation, which lies between these ends."""

@@ -202,11 +202,15 @@ class DummyHistogram(
         import numpy as np
 
         from shuffledp_core.answering.intervals import binomial_interval
-        from shuffledp_core.answering.margins import known_total, pool_responses, shifted
+        from shuffledp_core.answering.margins import (
+            pool_responses,
+            subtract_noise,
+            total_of_reports,
+        )
 
         cells = groups.shape[1]
         if cells == self.symbols:
-            return known_total(len(groups), present)
+            return total_of_reports(len(groups), present)
         slots = int(present.reports * self.slots)
         users = int(present.reports)
         added = float(slots * self.dummy_rate + users * self.blanket / self.symbols)
@@ -220,4 +224,4 @@ class DummyHistogram(
             return pool_responses(counts, groups, present, self.blanket, dummies)
         ends = binomial_interval(dummies.slots, dummies.rate)
         noise = (dummies.mean, dummies.deviation)
-        return shifted(counts[groups].sum(axis=1), present, noise, ends)
+        return subtract_noise(counts[groups].sum(axis=1), present, noise, ends)

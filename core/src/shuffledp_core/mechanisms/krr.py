@@ -104,10 +104,10 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         """Reports of each group; their total is the number of reports, whatever was drawn."""
         import numpy as np
 
-        from shuffledp_core.answering.margins import known_total, pool_responses
+        from shuffledp_core.answering.margins import pool_responses, total_of_reports
 
         if groups.shape[1] == self.symbols:
-            return known_total(len(groups), present)
+            return total_of_reports(len(groups), present)
         uniform = float(self.blanket * int(present.reports) / self.symbols)
         counts = np.rint(values * float(1 - self.blanket) + uniform).astype(np.int64)
         return pool_responses(counts, groups, present, self.blanket)

@@ -182,13 +182,17 @@ class NodeHistogram(
         """Counts of each group less its part of the noise in all counts, which their sum shows."""
         import numpy as np
 
-        from shuffledp_core.answering.margins import known_total, pool_responses, shifted
+        from shuffledp_core.answering.margins import (
+            pool_responses,
+            subtract_noise,
+            total_of_reports,
+        )
         from shuffledp_core.bounds.node_noise import noise_of_nodes
         from shuffledp_core.bounds.pooled_noise import noise_given_total, pooled_law
 
         cells, users = groups.shape[1], int(present.reports)
         if cells == self.symbols:
-            return known_total(len(groups), present)
+            return total_of_reports(len(groups), present)
         added = self._noise(present.nodes).mean + float(users * self.blanket / self.symbols)
         counts = np.rint(values * float(1 - self.blanket) + added).astype(np.int64)
         spare = self.dummies - self.symbols * self.mean
@@ -203,7 +207,7 @@ class NodeHistogram(
         noise = noise_given_total(*of_node, present.nodes, cells, total)
         ends = (noise.least, noise.most)
         sums = counts[groups].sum(axis=1)
-        return shifted(sums, present, (noise.mean, noise.deviation), ends)
+        return subtract_noise(sums, present, (noise.mean, noise.deviation), ends)
 
     def _noise(self, nodes: int) -> NodeNoise:
         """The noise of `nodes` nodes together in one count."""

@@ -64,9 +64,9 @@ class RecordQuestion:
     others: str = OTHERS
 
     def __post_init__(self) -> None:
-        wanted = (1, 1) if self.kind is QuestionKind.COUNTS else (2, MOST_AXES)
-        if not wanted[0] <= len(self.fields) <= wanted[1]:
-            number = "one field" if wanted[1] == 1 else f"2 to {MOST_AXES} fields"
+        limits = (1, 1) if self.kind is QuestionKind.COUNTS else (2, MOST_AXES)
+        if not limits[0] <= len(self.fields) <= limits[1]:
+            number = "one field" if limits[1] == 1 else f"2 to {MOST_AXES} fields"
             raise UsageError(
                 f"a question of the kind {self.kind.value!r} counts {number}, not "
                 f"{len(self.fields)}"

@@ -51,8 +51,8 @@ def convert_question(given: Mapping[str, Any]) -> RecordQuestion:
     try:
         kind = QuestionKind(given["ask"])
     except ValueError as error:
-        known = " or ".join(f'"{one.value}"' for one in QuestionKind)
-        raise UsageError(f"ask must be {known}, not {shorten(given['ask'])}") from error
+        kinds = " or ".join(f'"{option.value}"' for option in QuestionKind)
+        raise UsageError(f"ask must be {kinds}, not {shorten(given['ask'])}") from error
     schema = _convert_schema(given["fields"])
     names = [given["of"]] if isinstance(given["of"], str) else given["of"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -144,7 +144,7 @@ def _as_list(key: str, given: object) -> list[Any]:
     return given
 
 
-def _check_keys(what: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+def _check_keys(what: str, given: Mapping[str, Any], keys: Collection[str]) -> None:
     for key in given:
-        if key not in known:
-            raise UsageError(f"{what} has no {shorten(key)}: it has {', '.join(known)}")
+        if key not in keys:
+            raise UsageError(f"{what} has no {shorten(key)}: it has {', '.join(keys)}")

@@ -148,7 +148,7 @@ class RecordSchema:
         if name not in self.fields:
             raise UsageError(
                 f"there is no field {shorten(name)} in the schema; choose one of "
-                f"{_listed(self.fields)}, or describe it"
+                f"{_join_names(self.fields)}, or describe it"
             )
         return self.fields[name]
 
@@ -212,6 +212,6 @@ def _check_number_of_levels(number: int, what: str) -> None:
         )
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     shown = list(names)
     return ", ".join(shown[:12]) + (", ..." if len(shown) > 12 else "")

@@ -129,12 +129,12 @@ def simulate(
 
         save(answer.plot(), plot)
     if output is OutputFormat.JSON:
-        asked = {} if wording is None else _as_asked(answer, wording)
+        entries = {} if wording is None else _question_entries(answer, wording)
         more = {"capped": data_column.capped, "guarantee": bounds.to_dict()}
-        print_json({**answer.to_dict(), **asked, **more})
+        print_json({**answer.to_dict(), **entries, **more})
         return
     print_rich(
-        *_shown(answer, wording, data_column.capped),
+        *_render(answer, wording, data_column.capped),
         f"ε certified {number(bounds.certified)} at δ = {delta:g}",
     )
     if plot is not None:
@@ -154,13 +154,13 @@ def _crosstab(answer: Answer, wording: QuestionWording) -> CrossTable | None:
     return table_of(answer.spec, answer.estimate, wording, present, truth)
 
 
-def _as_asked(answer: Answer, wording: QuestionWording) -> dict[str, Any]:
+def _question_entries(answer: Answer, wording: QuestionWording) -> dict[str, Any]:
     crosstab = _crosstab(answer, wording)
     table = {} if crosstab is None else {"table": crosstab.to_dict()}
     return {"question": wording.id, "labels": list(wording.names()), **table}
 
 
-def _shown(
+def _render(
     answer: Answer, wording: QuestionWording | None, capped: int
 ) -> Iterator[RenderableType]:
     """The answer as a cross table with its remarks, if the question has several fields."""
