@@ -107,6 +107,12 @@ def test_datasets_that_differ_in_several_values_have_the_guarantee_of_the_view(
         *((1, 1, 1), (1, 1, 2), (1, 2, 2), (2, 2, 2)),
     ]
     views = {changes: sdp.datasets(RR, changes, METRIC, delta=delta).numbers for changes in several}
+    for changes, numbers in views.items():
+        # C20: each change is made from a dataset that those before it have led to.
+        unit = numbers["epsilon_per_unit"]
+        assert unit is not None
+        grown = sum(delta * math.exp(unit * sum(changes[:at])) for at in range(len(changes)))
+        assert numbers["delta"] == pytest.approx(min(1.0, grown), rel=1e-9)
     for before, after in product(product(range(3), repeat=3), repeat=2):
         changes = tuple(sorted(abs(a - b) for a, b in zip(before, after, strict=True) if a != b))
         if not changes:
