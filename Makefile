@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
 .PHONY: demo docs test test-labs test-class test-slow test-docker test-ray nightly test-python check check-style check-types check-packages bench soak wheels \
-    accel accel-test accel-timing accel-sanitize sbom advisories version images up round question rotate down lab-server lab-round handouts fuzz fuzz-rechecks format clean help proto module
+    accel accel-test device-test accel-timing accel-sanitize sbom advisories version images up round question rotate down lab-server lab-round handouts fuzz fuzz-rechecks format clean help proto module
 
 help:
 	@echo "make demo        run a whole round on this machine"
@@ -25,6 +25,7 @@ help:
 	@echo "make nightly     what takes an idle machine: make test-ray, and its cost beside mixing in memory (10 min)"
 	@echo "make test-labs   the labs' solutions and wrong programs; INSTANCES=200 SYSTEMS=20 (3 CPU hours) before a term, LAB=09 for one lab"
 	@echo "make test-class  CLASS=200 submissions of a lab, ten of them hostile, are graded to a complete table (8 min)"
+	@echo "make device-test the device's core in Rust against the test vectors; needs cargo"
 	@echo "make fuzz        the accountant against an independent oracle (hours); CASES=2000 SEED=7 ONLY=123 FROM=123 KINDS=split-mix SECONDS=600"
 	@echo "make fuzz-rechecks hostile certificates whose check takes long; SECONDS=90 SEED=7"
 	@echo "make bench       speed, as ratios within one run"
@@ -126,6 +127,10 @@ accel: .venv/synced
 accel-test:
 	cd accel && cargo $(TOOLCHAIN) $(MIRI) test $(if $(MIRI),,--release) --locked
 
+# The device's core in Rust, against the test vectors that it answers.
+device-test:
+	cd crates/shuffledp-device && cargo test --locked --quiet
+
 # Whether time depends on secrets: |t| of Welch's test; with LEAK=1 a leak is planted that it must find.
 accel-timing:
 	cd accel && cargo run --release --locked --quiet --example timing $(if $(LEAK),--features planted-leak)
@@ -225,7 +230,7 @@ module: .venv/synced
 	$(RUN) python -m shuffledp_client.web.build
 
 clean:
-	rm -rf .venv .venv-python .tools out dist accel/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-python .tools out dist accel/target crates/*/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .venv/synced: pyproject.toml uv.lock */pyproject.toml | uv
 	$(UV) sync --frozen

@@ -1,0 +1,172 @@
+//! Answers test vectors, one case on each line: docs/reference/vectors.md.
+//!
+//!     python tests/vectors/vector_runner.py target/release/examples/answer
+
+use std::io::{BufRead, Write, stdin, stdout};
+
+use ed25519_dalek::SigningKey;
+use sha2::{Digest, Sha256};
+use shuffledp_device::claims::{check_receipt, make_claim};
+use shuffledp_device::documents::{Frame, quote};
+use shuffledp_device::errors::{Code, Outcome, refuse};
+use shuffledp_device::geometry::{Geometry, suite_named};
+use shuffledp_device::json::{Value, parse};
+use shuffledp_device::mechanisms::Mechanism;
+use shuffledp_device::randomness::Integers;
+use shuffledp_device::schema::{from_hex, to_hex};
+use shuffledp_device::sealing::{Ephemeral, seal, seal_envelope};
+use shuffledp_device::signatures::check_signature;
+
+fn main() {
+    let mut out = stdout().lock();
+    for line in stdin().lock().lines() {
+        let case = parse(&line.expect("lines are UTF-8")).expect("cases are JSON");
+        writeln!(out, "{}", answer_text(&case)).expect("the answer is read");
+    }
+}
+
+/// The answer to one case, JSON.
+pub fn answer_text(case: &Value) -> String {
+    match answer(case) {
+        Ok(fields) => format!("{{\"ok\": {{{fields}}}}}"),
+        Err(refusal) if refusal.code == Code::Unsupported => {
+            format!("{{\"unsupported\": {}}}", quote(&refusal.message))
+        }
+        Err(refusal) => format!("{{\"error\": \"{}\"}}", refusal.code.name()),
+    }
+}
+
+fn answer(case: &Value) -> Outcome<String> {
+    let input = case.get("input").expect("a case has an input");
+    let text = |name: &str| input.get(name).and_then(Value::text).expect("a field of the case");
+    let bytes = |name: &str| from_hex(text(name)).expect("bytes are hex");
+    let number = |name: &str| input.get(name).and_then(Value::whole).expect("a number of the case") as u64;
+    let mechanism = || Mechanism::parse(input.get("mechanism").expect("a case has a mechanism"));
+    match case.get("kind").and_then(Value::text).expect("a case has a kind") {
+        "signature" => check_signature(&bytes("key"), &bytes("signature"), &bytes("message")).map(|()| String::new()),
+        "document" => {
+            let frame = Frame::parse(text("document"))?;
+            frame.verify(text("label"), text("signer"), text("key"))?;
+            Ok(format!("\"digest\": \"{}\"", frame.digest()))
+        }
+        "integers" => {
+            let mut integers = coins(&bytes("coins"));
+            let Some(Value::List(bounds)) = input.get("bounds") else { panic!("a case has bounds") };
+            let draws = bounds.iter().map(|bound| {
+                let bound = bound.text().and_then(|bound| bound.parse().ok()).expect("bounds are numbers");
+                format!("\"{}\"", integers.below(bound))
+            });
+            Ok(format!("\"draws\": [{}]", join(draws)))
+        }
+        "sample" => {
+            let mechanism = mechanism()?;
+            let value = mechanism.check_value(input.get("value").expect("a case has a value"))?;
+            let mut integers = coins(&bytes("coins"));
+            let answer = mechanism.sample(value, &mut integers);
+            let symbols = join(mechanism.encode(answer, &mut integers).iter().map(u64::to_string));
+            Ok(format!("\"answer\": {answer}, \"symbols\": [{symbols}], \"next\": {}", integers.below(1 << 32)))
+        }
+        "geometry" => {
+            let mechanism = mechanism()?;
+            let geometry = Geometry::of(&mechanism, text("suite"), number("hops"))?;
+            let records = join((2..=geometry.hops + 1).map(|position| geometry.record_bytes(position).to_string()));
+            Ok(format!(
+                "\"geometry\": {}, \"domain\": {}, \"alphabet\": {}, \"plain_bytes\": {}, \"record_bytes\": [{records}], \
+                 \"envelope_bytes\": {}",
+                written(&geometry),
+                mechanism.domain(),
+                mechanism.alphabet(),
+                geometry.plain_bytes(),
+                geometry.envelope_bytes(),
+            ))
+        }
+        "seal" => {
+            let suite = suite_named(text("suite"))?;
+            let ephemeral = ephemeral(&bytes("ephemeral"), input.get("encapsulation"));
+            let plaintext = bytes("plaintext");
+            let sealed =
+                seal(suite, &bytes("public_key"), text("round_id"), number("position"), &plaintext, &ephemeral)?;
+            Ok(format!("\"sealed\": \"{}\"", to_hex(&sealed)))
+        }
+        "claim" => {
+            let key: [u8; 32] = bytes("private_key").try_into().expect("32 bytes");
+            let claim = make_claim(&SigningKey::from_bytes(&key), text("round_id"), &bytes("envelope"));
+            Ok(format!("\"claim\": {}", quote(&claim.to_text())))
+        }
+        "receipt" => {
+            let receipt = Frame::parse(text("receipt"))?;
+            let (entry, key, round_id) = (text("entry"), text("key"), text("round_id"));
+            check_receipt(&receipt, entry, key, round_id, text("credential"), &bytes("envelope"))?;
+            Ok(String::new())
+        }
+        "envelope" => envelope(input),
+        kind => refuse(Code::Unsupported, format!("cases of kind {kind}")),
+    }
+}
+
+/// A device starts from the messages, so the runner's cases name them in a field of their own.
+fn envelope(input: &Value) -> Outcome<String> {
+    let Some(Value::List(messages)) = input.get("messages") else {
+        return refuse(Code::Unsupported, "devices open no envelopes");
+    };
+    let all = |value: Option<&Value>| -> Vec<Vec<u8>> {
+        let Some(Value::List(entries)) = value else { return Vec::new() };
+        entries.iter().map(|entry| entry.text().and_then(from_hex).expect("bytes are hex")).collect()
+    };
+    let shape = input.get("geometry").expect("a case has a geometry");
+    let part = |name: &str| shape.get(name).and_then(Value::whole).unwrap_or_default() as u64;
+    let geometry = Geometry {
+        suite: suite_named(shape.get("suite").and_then(Value::text).expect("a geometry has a suite"))?,
+        hops: part("hops"),
+        messages_per_user: part("messages_per_user"),
+        symbol_bytes: part("symbol_bytes"),
+        dummies_per_node: part("dummies_per_node"),
+    };
+    let keys = all(input.get("public_keys"));
+    let mut ephemerals = all(input.get("ephemerals")).into_iter();
+    let round_id = input.get("round_id").and_then(Value::text).expect("a case has a round");
+    let plain = all(Some(&Value::List(messages.clone()))).into_iter().map(Into::into).collect();
+    let next = || Ok(ephemeral(&ephemerals.next().expect("enough ephemeral keys"), None));
+    let sealed = seal_envelope(&geometry, round_id, &keys, plain, next)?;
+    Ok(format!("\"envelope\": \"{}\"", to_hex(&sealed)))
+}
+
+fn written(geometry: &Geometry) -> String {
+    let dummies = match geometry.dummies_per_node {
+        0 => String::new(),
+        number => format!(", \"dummies_per_node\": {number}"),
+    };
+    format!(
+        "{{\"suite\": \"{}\", \"hops\": {}, \"messages_per_user\": {}, \"symbol_bytes\": {}{dummies}}}",
+        geometry.suite.name, geometry.hops, geometry.messages_per_user, geometry.symbol_bytes,
+    )
+}
+
+fn join(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn ephemeral(key: &[u8], encapsulation: Option<&Value>) -> Ephemeral {
+    let thirty_two = |bytes: &[u8]| -> [u8; 32] { bytes.try_into().expect("32 bytes") };
+    let part = |given: &Value, name: &str| given.get(name).and_then(Value::text).and_then(from_hex).expect("hex");
+    Ephemeral {
+        key: thirty_two(key).into(),
+        encapsulation: encapsulation
+            .map(|given| (part(given, "ciphertext"), thirty_two(&part(given, "secret")).into())),
+    }
+}
+
+/// The stream of coins: SHA-256(seed || counter), in a row.
+fn coins(seed: &[u8]) -> Integers<impl FnMut(&mut [u8]) + use<>> {
+    let seed = seed.to_vec();
+    let (mut counter, mut waiting): (u64, Vec<u8>) = (0, Vec::new());
+    Integers::new(move |block: &mut [u8]| {
+        while waiting.len() < block.len() {
+            waiting.extend(Sha256::digest([&seed[..], &counter.to_be_bytes()].concat()));
+            counter += 1;
+        }
+        let rest = waiting.split_off(block.len());
+        block.copy_from_slice(&waiting);
+        waiting = rest;
+    })
+}

@@ -1,0 +1,71 @@
+//! The project's test vectors: what this crate answers, it answers as the Python code does.
+
+use std::fs::read_to_string;
+
+use shuffledp_device::json::{Value, parse};
+
+#[allow(dead_code)] // main
+#[path = "../examples/answer.rs"]
+mod program;
+
+/// Files, and how many of their cases this crate answers.
+const ANSWERED: [(&str, usize); 8] = [
+    ("signatures", 32),
+    ("documents", 79),
+    ("integers", 4),
+    ("samplers", 260),
+    ("geometries", 48),
+    ("layers", 6),
+    ("claims", 1),
+    ("receipts", 7),
+];
+
+fn cases(name: &str) -> Vec<Value> {
+    let path = format!("{}/../../tests/vectors/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let file = parse(&read_to_string(path).expect("the vectors are in the repository")).expect("they are JSON");
+    match file.get("cases") {
+        Some(Value::List(cases)) => cases.clone(),
+        _ => panic!("a file of vectors has cases"),
+    }
+}
+
+fn written(answer: &str) -> Value {
+    parse(answer).expect("answers are JSON")
+}
+
+#[test]
+fn every_case_is_answered_as_it_says() {
+    for (name, expected) in ANSWERED {
+        let mut answered = 0;
+        for case in cases(name) {
+            let answer = written(&program::answer_text(&case));
+            if answer.get("unsupported").is_none() {
+                answered += 1;
+                assert_eq!(Some(&answer), case.get("expect"), "{name}: {:?}", case.get("name"));
+            }
+        }
+        assert_eq!(answered, expected, "{name}");
+    }
+}
+
+#[test]
+fn envelopes_are_sealed_as_the_vectors_have_them() {
+    let mut sealed = 0;
+    for case in cases("envelopes") {
+        let Some(messages) = case.get("expect").and_then(|expect| expect.get("ok")?.get("messages")) else { continue };
+        let Some(Value::Object(input)) = case.get("input") else { panic!("a case has an input") };
+        let mut fields = input.clone();
+        fields.push(("messages".into(), messages.clone()));
+        let asked = Value::Object(vec![
+            ("kind".into(), Value::Text("envelope".into())),
+            ("input".into(), Value::Object(fields)),
+        ]);
+        let answer = written(&program::answer_text(&asked));
+        if answer.get("unsupported").is_none() {
+            sealed += 1;
+            let made = answer.get("ok").and_then(|ok| ok.get("envelope"));
+            assert_eq!(made, case.get("input").and_then(|input| input.get("envelope")));
+        }
+    }
+    assert_eq!(sealed, 3);
+}
