@@ -144,12 +144,9 @@ class BrokerGuard:
         if self._client is None:
             return
         serving, writer = self._client
-        if not self.ended.done():
-            serving.cancel()
-        try:
-            await asyncio.wait({serving})
-        finally:
-            writer.transport.abort()
+        self.stop()
+        writer.transport.abort()
+        await asyncio.wait({serving})
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve the client until a side hangs up or breaks a limit, or `stop` is called."""
