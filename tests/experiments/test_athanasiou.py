@@ -306,7 +306,7 @@ def test_no_title_of_a_figure_reaches_beyond_its_panel(results: dict[str, Result
             if row.series.endswith("certified to d = 1")
         ]
         figure = experiment(name).draw(replace(quick, rows=(*quick.rows, *rows)))
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         assert len(figure.axes) == 3
         for axes in figure.axes:
             title = axes.title.get_window_extent()
