@@ -249,6 +249,9 @@ impl Parser<'_> {
                 _ => self.wrong("a number out of range"),
             };
         }
+        if written == "-0" {
+            return self.wrong("a second spelling of 0");
+        }
         match written.parse::<i128>() {
             Ok(value) if written.len() <= MOST_DIGITS && (-(1 << 63)..1 << 64).contains(&value) => {
                 Ok(Value::Whole(value))

@@ -8,10 +8,10 @@ use shuffledp_device::json::{Value, parse};
 #[path = "../examples/answer.rs"]
 mod program;
 
-/// Files, and how many of their cases this crate answers.
+/// Files, and how many of their cases this crate answers at least.
 const ANSWERED: [(&str, usize); 8] = [
     ("signatures", 32),
-    ("documents", 79),
+    ("documents", 80),
     ("integers", 4),
     ("samplers", 260),
     ("geometries", 48),
@@ -44,7 +44,7 @@ fn every_case_is_answered_as_it_says() {
                 assert_eq!(Some(&answer), case.get("expect"), "{name}: {:?}", case.get("name"));
             }
         }
-        assert_eq!(answered, expected, "{name}");
+        assert!(answered >= expected, "{name}: {answered} answered");
     }
 }
 
