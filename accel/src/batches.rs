@@ -1,8 +1,10 @@
 //! Any number of multiplications from N at a time. Generic; `paths` gives each its processor.
 
-use crate::comb::Table;
+use crate::comb::{Point, Table};
 use crate::field::{self, Field, Fraction};
 use crate::ladder::ladder;
+use crate::lanes::Lanes;
+use crate::signatures;
 use crate::words::Bytes;
 use zeroize::Zeroize;
 
@@ -65,4 +67,68 @@ pub fn combs<F: Field<N>, const N: usize>(table: &Table, scalars: &[Bytes], out:
         own.as_flattened_mut().zeroize();
     }
     finish::<F, N>(fractions, out);
+}
+
+/// Encodings (RFC 8032) of [s[i]]B + [h[i]]P for the points P of keys[i], and which keys encode a point. At most `GROUP`.
+#[inline(always)]
+pub fn sums_by_keys<F: Field<N>, const N: usize>(
+    base: &Table,
+    keys: &[Bytes],
+    s: &[Bytes],
+    h: &[Bytes],
+    out: &mut [Bytes],
+    found: &mut [bool],
+) {
+    let mut fractions = Vec::with_capacity(2 * s.len().div_ceil(N));
+    for group in 0..s.len().div_ceil(N) {
+        let places: [usize; N] = members(group, s.len());
+        let (sum, lanes) = signatures::by_keys::<F, N>(
+            base,
+            &gather(keys, &places),
+            &gather(s, &places),
+            &gather(h, &places),
+        );
+        let lanes = F::L::select(lanes, F::L::splat(0), F::L::splat(1)).to_array();
+        for lane in 0..N {
+            found[places[lane]] = lanes[lane] == 1; // a lane to spare says of the first what the first says
+        }
+        push_affine::<F, N>(&mut fractions, sum);
+    }
+    encode::<F, N>(fractions, out);
+}
+
+/// The same for one point P, whose table is `key`.
+#[inline(always)]
+pub fn sums_by_table<F: Field<N>, const N: usize>(
+    base: &Table,
+    key: &Table,
+    s: &[Bytes],
+    h: &[Bytes],
+    out: &mut [Bytes],
+) {
+    let mut fractions = Vec::with_capacity(2 * s.len().div_ceil(N));
+    for group in 0..s.len().div_ceil(N) {
+        let places: [usize; N] = members(group, s.len());
+        let sum = signatures::by_table::<F, N>(base, key, &gather(s, &places), &gather(h, &places));
+        push_affine::<F, N>(&mut fractions, sum);
+    }
+    encode::<F, N>(fractions, out);
+}
+
+#[inline(always)]
+fn push_affine<F: Field<N>, const N: usize>(fractions: &mut Vec<Fraction<F, N>>, point: Point<F, N>) {
+    fractions.push((point.x, point.z));
+    fractions.push((point.y, point.z));
+}
+
+/// Encodes points of which `push_affine` was given all lanes.
+#[inline(always)]
+fn encode<F: Field<N>, const N: usize>(mut fractions: Vec<Fraction<F, N>>, out: &mut [Bytes]) {
+    let mut affine = vec![[[0; 32]; N]; fractions.len()];
+    field::divide_all::<F, N>(&mut fractions, &mut affine);
+    for (place, encoded) in out.iter_mut().enumerate() {
+        let (x, y) = (affine[2 * (place / N)][place % N], affine[2 * (place / N) + 1][place % N]);
+        *encoded = y;
+        encoded[31] |= x[0] << 7;
+    }
 }

@@ -22,16 +22,16 @@ const ORDER: Bytes = [
 ];
 
 /// Digits of a scalar, base 16, each from -8 to 8.
-const DIGITS: usize = 64;
+pub const DIGITS: usize = 64;
 /// Multiples of a power of 16 that the table keeps.
-const MULTIPLES: usize = 8;
+pub const MULTIPLES: usize = 8;
 
 /// A point (X/Z, Y/Z) with T = XY/Z.
-struct Point<F: Field<N>, const N: usize> {
-    x: F::Summand,
-    y: F::Summand,
-    z: F::Summand,
-    t: F::Summand,
+pub struct Point<F: Field<N>, const N: usize> {
+    pub x: F::Summand,
+    pub y: F::Summand,
+    pub z: F::Summand,
+    pub t: F::Summand,
 }
 
 impl<F: Field<N>, const N: usize> Clone for Point<F, N> {
@@ -42,21 +42,21 @@ impl<F: Field<N>, const N: usize> Clone for Point<F, N> {
 impl<F: Field<N>, const N: usize> Copy for Point<F, N> {}
 
 /// The second operand of an addition: (y + x)/2, (y - x)/2, d x y; times z where it is not affine.
-struct Addend<F: Field<N>, const N: usize> {
-    plus: F::Summand,
-    minus: F::Summand,
-    product: F::Factor,
+pub struct Addend<F: Field<N>, const N: usize> {
+    pub plus: F::Summand,
+    pub minus: F::Summand,
+    pub product: F::Factor,
 }
 
 #[inline(always)]
-fn neutral<F: Field<N>, const N: usize>() -> Point<F, N> {
+pub fn neutral<F: Field<N>, const N: usize>() -> Point<F, N> {
     let (zero, one) = (field::small::<F, N>(0), field::small::<F, N>(1));
     Point { x: zero, y: one, z: one, t: zero }
 }
 
 /// p + q, where `z` is the product of both Z.
 #[inline(always)]
-fn sum<F: Field<N>, const N: usize>(p: Point<F, N>, q: Addend<F, N>, z: F::Summand) -> Point<F, N> {
+pub fn sum<F: Field<N>, const N: usize>(p: Point<F, N>, q: Addend<F, N>, z: F::Summand) -> Point<F, N> {
     let a = F::mul(F::sub(p.y, p.x), F::factor(q.minus));
     let b = F::mul(F::add(p.y, p.x), F::factor(q.plus));
     let c = F::mul(F::factor(p.t), q.product);
@@ -64,21 +64,22 @@ fn sum<F: Field<N>, const N: usize>(p: Point<F, N>, q: Addend<F, N>, z: F::Summa
     Point { x: F::mul(e, f), y: F::mul(g, h), t: F::mul(e, h), z: F::mul(f, g) }
 }
 
+pub fn add<F: Field<N>, const N: usize>(p: Point<F, N>, q: Point<F, N>) -> Point<F, N> {
+    let [plus, minus, product] = operand(q);
+    sum(p, Addend { plus, minus, product: F::factor(product) }, field::times::<F, N>(p.z, q.z))
+}
+
+/// What an addition takes of its second operand: (y + x)/2, (y - x)/2, d t.
 #[inline(always)]
-fn add<F: Field<N>, const N: usize>(p: Point<F, N>, q: Point<F, N>) -> Point<F, N> {
+pub fn operand<F: Field<N>, const N: usize>(q: Point<F, N>) -> [F::Summand; 3] {
     let half = F::factor(field::constant::<F, N>(HALF));
-    let d = field::constant::<F, N>(D);
-    let addend = Addend {
-        plus: F::mul(F::add(q.y, q.x), half),
-        minus: F::mul(F::sub(q.y, q.x), half),
-        product: F::factor(field::times::<F, N>(q.t, d)),
-    };
-    sum(p, addend, field::times::<F, N>(p.z, q.z))
+    let product = field::times::<F, N>(q.t, field::constant::<F, N>(D));
+    [F::mul(F::add(q.y, q.x), half), F::mul(F::sub(q.y, q.x), half), product]
 }
 
 /// Whether the mask is true in the first lane: for public values, which are the same in all lanes.
 #[inline(always)]
-fn first<F: Field<N>, const N: usize>(mask: field::Mask<F, N>) -> bool {
+pub fn first<F: Field<N>, const N: usize>(mask: field::Mask<F, N>) -> bool {
     F::L::select(mask, F::L::splat(0), F::L::splat(1)).to_array()[0] == 1
 }
 
@@ -94,6 +95,19 @@ fn lifted<F: Field<N>, const N: usize>(u: &Bytes) -> Option<Point<F, N>> {
         return None; // order 4 (on the twist), and order 2
     }
     let y = F::mul(below, F::factor(field::invert::<F, N>(divisor)));
+    let (x, on_curve) = x_of::<F, N>(y);
+    if !first::<F, N>(on_curve) {
+        return None; // no root: u is on the twist
+    }
+    let (_, denominator) = ladder::<F, N>(&[ORDER; N], &[*u; N]);
+    let point = Point { x, y, z: one, t: field::times::<F, N>(x, y) };
+    if first::<F, N>(field::is_zero::<F, N>(denominator)) { Some(point) } else { None }
+}
+
+/// An x for this y, and where there is one.
+#[inline(always)]
+pub fn x_of<F: Field<N>, const N: usize>(y: F::Summand) -> (F::Summand, field::Mask<F, N>) {
+    let one = field::small::<F, N>(1);
     // x^2 = n / v with n = y^2 - 1, v = d y^2 + 1 (RFC 8032, section 5.1.3).
     let yy = field::squared::<F, N>(y);
     let n = F::mul(F::sub(yy, one), F::factor(one));
@@ -103,24 +117,16 @@ fn lifted<F: Field<N>, const N: usize>(u: &Bytes) -> Option<Point<F, N>> {
     let root = field::power_p58::<F, N>(field::times::<F, N>(n, v7));
     let candidate = field::times::<F, N>(field::times::<F, N>(n, v3), root);
     let other = field::times::<F, N>(candidate, field::constant::<F, N>(ROOT));
-    let x = if is_root::<F, N>(candidate, n, v) {
-        candidate
-    } else if is_root::<F, N>(other, n, v) {
-        other
-    } else {
-        return None; // no root: u is on the twist
-    };
-    let (_, denominator) = ladder::<F, N>(&[ORDER; N], &[*u; N]);
-    let point = Point { x, y, z: one, t: field::times::<F, N>(x, y) };
-    if first::<F, N>(field::is_zero::<F, N>(denominator)) { Some(point) } else { None }
+    let x = F::select(is_root::<F, N>(candidate, n, v), other, candidate);
+    (x, is_root::<F, N>(x, n, v))
 }
 
-/// Whether v x^2 = n.
+/// Where v x^2 = n.
 #[inline(always)]
-fn is_root<F: Field<N>, const N: usize>(x: F::Summand, n: F::Summand, v: F::Factor) -> bool {
+fn is_root<F: Field<N>, const N: usize>(x: F::Summand, n: F::Summand, v: F::Factor) -> field::Mask<F, N> {
     let difference = F::sub(F::mul(v, F::factor(field::squared::<F, N>(x))), n);
     let one = F::factor(field::small::<F, N>(1));
-    first::<F, N>(field::is_zero::<F, N>(F::mul(difference, one)))
+    field::is_zero::<F, N>(F::mul(difference, one))
 }
 
 /// The words of (y + x)/2, (y - x)/2 and d x y of eight points, the same word of all side by side.
@@ -135,7 +141,13 @@ impl Table {
     /// The table of the point with this u; `None` if it is not in the prime-order group.
     #[inline(always)]
     pub fn of<F: Field<N>, const N: usize>(u: &Bytes) -> Option<Self> {
-        let mut power = lifted::<F, N>(u)?;
+        Some(Self::of_point(lifted::<F, N>(u)?))
+    }
+
+    /// The table of any point, the same in all lanes.
+    #[inline(always)]
+    pub fn of_point<F: Field<N>, const N: usize>(point: Point<F, N>) -> Self {
+        let mut power = point;
         let (mut xs, mut ys) = (Vec::new(), Vec::new());
         for _ in 0..DIGITS {
             let mut multiple = neutral::<F, N>();
@@ -159,7 +171,7 @@ impl Table {
                 }
             }
         }
-        Some(Self(rows))
+        Self(rows)
     }
 
     #[inline(always)]
@@ -181,6 +193,15 @@ impl Table {
     /// Reads the whole table for every digit: which entry is taken shows neither in time nor in addresses.
     #[inline(always)]
     pub fn multiply<F: Field<N>, const N: usize>(&self, scalars: &[Bytes; N]) -> Fraction<F, N> {
+        let result = self.multiple::<F, N>(scalars);
+        // u = (1 + y)/(1 - y); times one, as a fraction is of summands.
+        let one = F::factor(field::small::<F, N>(1));
+        (F::mul(F::add(result.z, result.y), one), F::mul(F::sub(result.z, result.y), one))
+    }
+
+    /// scalars[lane] times the table's point. Scalars are below 2^255, and reads are as in `multiply`.
+    #[inline(always)]
+    pub fn multiple<F: Field<N>, const N: usize>(&self, scalars: &[Bytes; N]) -> Point<F, N> {
         let zero = field::small::<F, N>(0);
         let mut result = neutral::<F, N>();
         let mut carry = [0u64; N];
@@ -195,16 +216,14 @@ impl Table {
             };
             result = sum(result, addend, result.z);
         }
-        // u = (1 + y)/(1 - y); times one, as a fraction is of summands.
-        let one = F::factor(field::small::<F, N>(1));
-        (F::mul(F::add(result.z, result.y), one), F::mul(F::sub(result.z, result.y), one))
+        result
     }
 }
 
 /// Size and sign of a digit in each lane. A half-byte with carry of 9 or more becomes itself less 16, and carries; the
-/// last one of a clamped scalar is at most 8.
+/// last one of a scalar below 2^255 is at most 8.
 #[inline(always)]
-fn digit<F: Field<N>, const N: usize>(
+pub fn digit<F: Field<N>, const N: usize>(
     scalars: &[Bytes; N],
     place: usize,
     carry: &mut [u64; N],

@@ -5,7 +5,9 @@ use crate::comb::Table;
 use crate::ladder::clamped;
 use crate::paths::{Path, available};
 use crate::sealed::{self, OVERHEAD};
+use crate::signatures::negated;
 use crate::words::{Bytes, told};
+use curve25519_dalek::scalar::Scalar;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use zeroize::Zeroizing;
@@ -17,6 +19,16 @@ const BASE: Bytes = {
     u
 };
 
+/// The base point's encoding (RFC 8032).
+const ENCODED_BASE: Bytes = {
+    let mut y = [0x66; 32];
+    y[0] = 0x58;
+    y
+};
+
+/// Signatures of one key before it is worth a table.
+const SIGNATURES_BEFORE_TABLE: usize = 64;
+
 /// Seals to one key before it is worth a table.
 const SEALS_BEFORE_TABLE: usize = 64;
 
@@ -27,6 +39,7 @@ pub type Secrets = Zeroizing<Vec<Bytes>>;
 pub struct Engine {
     path: &'static Path,
     base: OnceLock<Table>,
+    encoded_base: OnceLock<Table>,
 }
 
 /// What a batch of sealed boxes gave: plaintexts of those that open, and the indices of those that do not.
@@ -40,6 +53,31 @@ pub struct Recipient {
     public: Bytes,
     sealed: AtomicUsize,
     table: OnceLock<Option<Table>>,
+}
+
+/// A signature (R, S), and the hash of nonce, key and text.
+pub struct Signature {
+    pub r: Bytes,
+    pub s: Bytes,
+    pub challenge: [u8; 64],
+}
+
+/// A key under which many signatures are checked, with its table once that pays.
+pub struct Signer {
+    public: Bytes,
+    checked: AtomicUsize,
+    table: OnceLock<Option<Table>>,
+}
+
+impl Signer {
+    pub fn new(public: Bytes) -> Self {
+        Self { public, checked: AtomicUsize::new(0), table: OnceLock::new() }
+    }
+
+    /// Whether there is a table.
+    pub fn has_table(&self) -> bool {
+        matches!(self.table.get(), Some(Some(_)))
+    }
 }
 
 impl Recipient {
@@ -56,7 +94,11 @@ impl Recipient {
 impl Engine {
     /// The path of that name, or `None` if this processor does not have it.
     pub fn named(name: &str) -> Option<Self> {
-        available().find(|path| path.name == name).map(|path| Self { path, base: OnceLock::new() })
+        available().find(|path| path.name == name).map(|path| Self {
+            path,
+            base: OnceLock::new(),
+            encoded_base: OnceLock::new(),
+        })
     }
 
     pub fn path(&self) -> &'static Path {
@@ -132,6 +174,52 @@ impl Engine {
         Some(out)
     }
 
+    /// Whether [S]B - [h]A, encoded, is R byte by byte, for each signature under its own key A: as `ed25519::holds`.
+    ///
+    /// No key or nonce is refused for its order or for a second spelling: the caller does that.
+    pub fn hold(&self, keys: &[Bytes], signatures: &[Signature]) -> Vec<bool> {
+        assert_eq!(keys.len(), signatures.len());
+        let base = self.encoded_base();
+        let mut holding = Vec::with_capacity(signatures.len());
+        for (keys, signatures) in keys.chunks(GROUP).zip(signatures.chunks(GROUP)) {
+            let keys: Vec<_> = keys.iter().map(negated).collect();
+            let (s, h) = scalars(signatures);
+            let (mut sums, mut found) = (vec![[0; 32]; keys.len()], vec![false; keys.len()]);
+            // SAFETY: as in `x25519`.
+            unsafe { (self.path.sums_by_keys)(base, &keys, &s, &h, &mut sums, &mut found) };
+            holding.extend(signatures.iter().zip(&sums).zip(found).map(|((one, sum), found)| found && agrees(one, sum)));
+        }
+        holding
+    }
+
+    /// The same for signatures under one key.
+    pub fn hold_under(&self, signer: &Signer, signatures: &[Signature]) -> Vec<bool> {
+        let before = signer.checked.fetch_add(signatures.len(), Ordering::Relaxed);
+        if before + signatures.len() < SIGNATURES_BEFORE_TABLE {
+            return self.hold(&vec![signer.public; signatures.len()], signatures);
+        }
+        // SAFETY: as in `x25519`.
+        let Some(table) = signer.table.get_or_init(|| unsafe { (self.path.encoded_table)(&negated(&signer.public)) })
+        else {
+            return vec![false; signatures.len()];
+        };
+        let base = self.encoded_base();
+        let mut holding = Vec::with_capacity(signatures.len());
+        for signatures in signatures.chunks(GROUP) {
+            let (s, h) = scalars(signatures);
+            let mut sums = vec![[0; 32]; s.len()];
+            // SAFETY: as in `x25519`.
+            unsafe { (self.path.sums_by_table)(base, table, &s, &h, &mut sums) };
+            holding.extend(signatures.iter().zip(&sums).map(|(one, sum)| agrees(one, sum)));
+        }
+        holding
+    }
+
+    fn encoded_base(&self) -> &Table {
+        // SAFETY: as in `x25519`.
+        self.encoded_base.get_or_init(|| unsafe { (self.path.encoded_table)(&ENCODED_BASE) }.expect("a point"))
+    }
+
     /// Calls `each` with the place and the stream of every box with texts of this width, in order.
     fn streams(
         &self,
@@ -176,4 +264,19 @@ fn ephemeral(record: &[u8]) -> Bytes {
 
 fn is_zero(point: &Bytes) -> bool {
     told(point.iter().fold(0, |all, byte| all | byte)) == 0
+}
+
+/// S of each signature where it is below the group's order, and its hash modulo that.
+fn scalars(signatures: &[Signature]) -> (Vec<Bytes>, Vec<Bytes>) {
+    let s = signatures.iter().map(|one| if is_canonical(&one.s) { one.s } else { [0; 32] }).collect();
+    let h = signatures.iter().map(|one| Scalar::from_bytes_mod_order_wide(&one.challenge).to_bytes()).collect();
+    (s, h)
+}
+
+fn is_canonical(s: &Bytes) -> bool {
+    Scalar::from_canonical_bytes(*s).is_some().into()
+}
+
+fn agrees(signature: &Signature, sum: &Bytes) -> bool {
+    is_canonical(&signature.s) && signature.r == *sum
 }

@@ -1,8 +1,8 @@
 //! Batches of X25519 and of libsodium's sealed boxes, several at a time in the lanes of one core; and in ristretto255.
 //!
 //! `words`, `field25`, `field51`: arithmetic modulo 2^255 - 19. `ladder`, `comb`: multiplication of any point, and of one
-//! that is used again. `lanes` is what they need of a processor. `ristretto`, `ed25519`: loops over a library's group, and
-//! its equation of a signature.
+//! that is used again. `lanes` is what they need of a processor. `signatures`: the equation of Ed25519
+//! for many. `ristretto`, `ed25519`, `signing`: loops over a library's group, its equation of a signature, signatures.
 //! docs/adr/0012-accelerator.md says what is trusted here.
 
 // Loops over lanes and limbs name places on several arrays at once.
@@ -30,4 +30,6 @@ mod python;
 pub mod ristretto;
 mod salsa;
 mod sealed;
+mod signatures;
+pub mod signing;
 mod words;

@@ -7,6 +7,7 @@ use crate::field::Field;
 use crate::field25::Field25;
 use crate::field51::Field51;
 use crate::salsa::{self, Nonce};
+use crate::signatures;
 use crate::words::Bytes;
 
 /// One way to compute. Calls are unsafe: the processor must have what the path needs, which `Path::runs_here` says.
@@ -22,6 +23,9 @@ pub struct Path {
     pub(crate) combs: unsafe fn(&Table, &[Bytes], &mut [Bytes]),
     pub(crate) table: unsafe fn(&Bytes) -> Option<Table>,
     pub(crate) streams: unsafe fn(&[Bytes], &[Nonce], &mut [u8]),
+    pub(crate) encoded_table: unsafe fn(&Bytes) -> Option<Table>,
+    pub(crate) sums_by_keys: unsafe fn(&Table, &[Bytes], &[Bytes], &[Bytes], &mut [Bytes], &mut [bool]),
+    pub(crate) sums_by_table: unsafe fn(&Table, &Table, &[Bytes], &[Bytes], &mut [Bytes]),
 }
 
 /// The functions of a path, each compiled with the instructions it names; all that they call is inlined into them.
@@ -44,6 +48,25 @@ macro_rules! compiled {
             $(#[target_feature(enable = $features)])?
             pub fn streams(shared: &[Bytes], nonces: &[Nonce], out: &mut [u8]) {
                 salsa::streams::<<$field as Field<$lanes>>::L, $lanes>(shared, nonces, out);
+            }
+            $(#[target_feature(enable = $features)])?
+            pub fn encoded_table(encoded: &Bytes) -> Option<Table> {
+                signatures::table::<$field, $lanes>(encoded)
+            }
+            $(#[target_feature(enable = $features)])?
+            pub fn sums_by_keys(
+                base: &Table,
+                keys: &[Bytes],
+                s: &[Bytes],
+                h: &[Bytes],
+                out: &mut [Bytes],
+                found: &mut [bool],
+            ) {
+                batches::sums_by_keys::<$field, $lanes>(base, keys, s, h, out, found);
+            }
+            $(#[target_feature(enable = $features)])?
+            pub fn sums_by_table(base: &Table, key: &Table, s: &[Bytes], h: &[Bytes], out: &mut [Bytes]) {
+                batches::sums_by_table::<$field, $lanes>(base, key, s, h, out);
             }
         }
     };
@@ -68,6 +91,9 @@ pub static PATHS: &[Path] = &[
         combs: ifma::combs,
         table: ifma::table,
         streams: ifma::streams,
+        encoded_table: ifma::encoded_table,
+        sums_by_keys: ifma::sums_by_keys,
+        sums_by_table: ifma::sums_by_table,
     },
     #[cfg(target_arch = "x86_64")]
     Path {
@@ -79,6 +105,9 @@ pub static PATHS: &[Path] = &[
         combs: avx2::combs,
         table: avx2::table,
         streams: avx2::streams,
+        encoded_table: avx2::encoded_table,
+        sums_by_keys: avx2::sums_by_keys,
+        sums_by_table: avx2::sums_by_table,
     },
     Path {
         name: "emulated-ifma",
@@ -89,6 +118,9 @@ pub static PATHS: &[Path] = &[
         combs: emulated_ifma::combs,
         table: emulated_ifma::table,
         streams: emulated_ifma::streams,
+        encoded_table: emulated_ifma::encoded_table,
+        sums_by_keys: emulated_ifma::sums_by_keys,
+        sums_by_table: emulated_ifma::sums_by_table,
     },
     Path {
         name: "emulated-avx2",
@@ -99,6 +131,9 @@ pub static PATHS: &[Path] = &[
         combs: emulated_avx2::combs,
         table: emulated_avx2::table,
         streams: emulated_avx2::streams,
+        encoded_table: emulated_avx2::encoded_table,
+        sums_by_keys: emulated_avx2::sums_by_keys,
+        sums_by_table: emulated_avx2::sums_by_table,
     },
 ];
 

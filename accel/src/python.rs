@@ -1,15 +1,17 @@
 //! The crate as a Python module. Every argument is checked here; work runs without the interpreter's lock.
 
 use crate::ed25519;
-use crate::engine::{self, Engine as Inner};
+use crate::engine::{self, Engine as Inner, Signature};
 use crate::paths::available;
 use crate::ristretto;
 use crate::sealed::OVERHEAD;
+use crate::signing;
 use crate::words::Bytes;
 use curve25519_dalek::ristretto::RistrettoPoint;
 use curve25519_dalek::scalar::Scalar;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -89,6 +91,29 @@ impl Engine {
         Ok((plain, opened.closed))
     }
 
+    /// For each packed signature whether the equation of Ed25519 holds, as `ed25519_holds` says it of one.
+    ///
+    /// `ValueError` for wrong lengths. Which keys and nonces count at all is the caller's to decide.
+    fn ed25519_hold(&self, py: Python<'_>, public: &[u8], packed: &[u8], challenges: &[u8]) -> PyResult<Vec<bool>> {
+        let (public, signatures) = (keys(public)?, signatures(packed, challenges)?);
+        if public.len() != signatures.len() {
+            return Err(refused(format!("{} keys for {} signatures", public.len(), signatures.len())));
+        }
+        Ok(py.detach(|| self.0.hold(&public, &signatures)))
+    }
+
+    /// The same for signatures under one key. See `Signer`.
+    fn ed25519_hold_under(
+        &self,
+        py: Python<'_>,
+        signer: &Signer,
+        packed: &[u8],
+        challenges: &[u8],
+    ) -> PyResult<Vec<bool>> {
+        let signatures = signatures(packed, challenges)?;
+        Ok(py.detach(|| self.0.hold_under(&signer.0, &signatures)))
+    }
+
     /// Seals plaintexts of `width` bytes each, the i-th under the i-th ephemeral secret. See `Recipient`.
     fn seal_batch<'py>(
         &self,
@@ -107,6 +132,64 @@ impl Engine {
         let sealed = sealed.ok_or_else(|| refused("the public key has low order: nothing is sealed to it".into()))?;
         Ok(PyBytes::new(py, &sealed))
     }
+}
+
+/// S and R of packed signatures, with the hashes of nonce, key and text.
+fn signatures(packed: &[u8], challenges: &[u8]) -> PyResult<Vec<Signature>> {
+    let ((packed, []), (challenges, [])) = (packed.as_chunks::<64>(), challenges.as_chunks::<64>()) else {
+        return Err(refused("a signature and a hash have 64 bytes each".into()));
+    };
+    if packed.len() != challenges.len() {
+        return Err(refused(format!("{} signatures for {} hashes", packed.len(), challenges.len())));
+    }
+    let pairs = packed.iter().zip(challenges);
+    Ok(pairs
+        .map(|(signature, challenge)| {
+            let ([r, s], []) = signature.as_chunks::<32>() else { unreachable!("64 bytes") };
+            Signature { r: *r, s: *s, challenge: *challenge }
+        })
+        .collect())
+}
+
+/// A public key under which signatures are checked. After some dozen it keeps a table, which makes the next ones faster.
+#[pyclass(frozen, module = "shuffledp_accel")]
+struct Signer(engine::Signer);
+
+#[pymethods]
+impl Signer {
+    #[new]
+    fn new(public: &[u8]) -> PyResult<Self> {
+        Ok(Self(engine::Signer::new(key(public)?)))
+    }
+
+    /// Whether there is a table by now; what encodes no point never has one.
+    #[getter]
+    fn has_table(&self) -> bool {
+        self.0.has_table()
+    }
+}
+
+/// The public keys of packed private keys of 32 bytes each, packed.
+#[pyfunction]
+fn ed25519_public_keys<'py>(py: Python<'py>, private: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let private = Zeroizing::new(keys(private)?);
+    Ok(packed(py, &py.detach(|| signing::public_keys(&private))))
+}
+
+/// Signatures of the messages under one private key, or under as many as there are messages; packed, 64 bytes each.
+#[pyfunction]
+fn ed25519_sign<'py>(
+    py: Python<'py>,
+    private: &[u8],
+    messages: Vec<PyBackedBytes>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let private = Zeroizing::new(keys(private)?);
+    if private.len() != 1 && private.len() != messages.len() {
+        return Err(refused(format!("{} private keys for {} messages", private.len(), messages.len())));
+    }
+    let texts: Vec<&[u8]> = messages.iter().map(|message| &**message).collect();
+    let signed = py.detach(|| signing::sign(&private, &texts));
+    Ok(PyBytes::new(py, signed.as_flattened()))
 }
 
 /// A public key to which boxes are sealed. After some dozen seals it keeps a table, which makes the next ones faster.
@@ -241,8 +324,11 @@ fn ed25519_holds(py: Python<'_>, public: &[u8], signature: &[u8], challenge: &[u
 fn shuffledp_accel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add_class::<Recipient>()?;
+    module.add_class::<Signer>()?;
     module.add_class::<Elements>()?;
     module.add_class::<Base>()?;
     module.add_function(wrap_pyfunction!(ed25519_holds, module)?)?;
+    module.add_function(wrap_pyfunction!(ed25519_public_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(ed25519_sign, module)?)?;
     module.add_function(wrap_pyfunction!(paths, module)?)
 }

@@ -1,6 +1,9 @@
 //! The equation of signatures against vectors of RFC 8032, section 7.1. Odd ones: `tests/core/test_strict_signatures.py`.
 
 use shuffledp_accel::ed25519::holds;
+use shuffledp_accel::engine::{Engine, Signature, Signer};
+use shuffledp_accel::paths::available;
+use shuffledp_accel::signing::{public_keys, sign};
 
 fn from_hex<const N: usize>(text: &str) -> [u8; N] {
     core::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).expect("hex"))
@@ -36,5 +39,69 @@ fn tests_1_and_2_of_rfc_8032_hold_and_no_bit_of_them_can_change() {
             assert!(!holds(&a, &changed(&r), &s, &h));
             assert!(!holds(&a, &r, &changed(&s), &h));
         }
+    }
+}
+
+fn seeds(count: usize) -> Vec<[u8; 32]> {
+    (0..count).map(|i| core::array::from_fn(|j| (i * 31 + j * 7 + 1) as u8)).collect()
+}
+
+/// Signatures of the messages [i] under the i-th key, with the hashes of `curve25519-dalek`'s own equation.
+fn made(keys: &[[u8; 32]]) -> (Vec<[u8; 32]>, Vec<Signature>) {
+    use sha2::{Digest, Sha512};
+    let messages: Vec<Vec<u8>> = (0..keys.len()).map(|i| vec![i as u8; i]).collect();
+    let texts: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+    let (publics, signed) = (public_keys(keys), sign(keys, &texts));
+    let signature = |place: usize| {
+        let ([r, s], []) = signed[place].as_chunks::<32>() else { unreachable!("64 bytes") };
+        let hash = Sha512::new().chain_update(r).chain_update(publics[place]).chain_update(texts[place]);
+        Signature { r: *r, s: *s, challenge: hash.finalize().into() }
+    };
+    let signatures = (0..keys.len()).map(signature).collect();
+    (publics, signatures)
+}
+
+#[test]
+fn batches_of_every_path_say_of_each_signature_what_is_said_of_it_alone() {
+    for path in available() {
+        let engine = Engine::named(path.name).expect("available");
+        for count in if path.fast { 0..2 * path.lanes + 2 } else { path.lanes..path.lanes + 2 } {
+            let (keys, signatures) = made(&seeds(count));
+            assert_eq!(engine.hold(&keys, &signatures), vec![true; count], "{}", path.name);
+            for place in 0..count {
+                let (mut keys, mut signatures) = made(&seeds(count));
+                match place % 4 {
+                    0 => signatures[place].r[place] ^= 4,
+                    1 => signatures[place].s[place] ^= 4,
+                    2 => signatures[place].challenge[place] ^= 4,
+                    _ => keys[place][place] ^= 4,
+                }
+                let one = &signatures[place];
+                assert!(!holds(&keys[place], &one.r, &one.s, &one.challenge));
+                let wanted: Vec<_> = (0..count).map(|other| other != place).collect();
+                assert_eq!(engine.hold(&keys, &signatures), wanted, "{}, {place} of {count}", path.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_of_a_key_says_the_same_as_the_key() {
+    for path in available() {
+        let engine = Engine::named(path.name).expect("available");
+        let key = seeds(1)[0];
+        let signer = Signer::new(public_keys(&[key])[0]);
+        for turn in 0..3 {
+            let mut signatures = made(&vec![key; 33]).1;
+            signatures[7].r[0] ^= 1;
+            signatures[32].s[31] ^= 0x80; // beyond the group's order
+            let wanted: Vec<_> = (0..33).map(|place| place != 7 && place != 32).collect();
+            assert_eq!(engine.hold_under(&signer, &signatures), wanted, "{}, {turn}", path.name);
+        }
+        assert!(signer.has_table());
+        let mut no_point = [0; 32];
+        no_point[0] = 2;
+        let none = Signer::new(no_point);
+        assert_eq!(engine.hold_under(&none, &made(&vec![key; 70]).1), vec![false; 70]);
     }
 }

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from nacl import bindings
 
@@ -17,8 +17,11 @@ from shuffledp_core.documents import signatures
 from shuffledp_core.documents.models import Credential
 from shuffledp_core.documents.signatures import (
     Equation,
+    SignatureBatch,
     agrees,
+    batch_agrees,
     check_signature,
+    find_valid,
     is_ours,
     libsodium,
     of_wheel,
@@ -335,3 +338,141 @@ def test_a_key_of_small_order_signs_no_document() -> None:
     openssl(neutral, bytes.fromhex(forged.signature), b"whatever")
     with pytest.raises(SignatureError):
         verify(forged, Credential, name, neutral)
+
+
+PATHS: list[str] = wheel().paths(all=True) if hasattr(wheel(), "ed25519_sign") else []
+on_every_path = pytest.mark.parametrize(
+    "path",
+    PATHS
+    or [
+        pytest.param(
+            "none", marks=pytest.mark.skip("no shuffledp-accel with batches of signatures")
+        )
+    ],
+)
+
+
+@pytest.fixture
+def batch(path: str, monkeypatch: pytest.MonkeyPatch) -> SignatureBatch:
+    """Batches by this path, in use for all documents."""
+    made = SignatureBatch(wheel(), wheel().Engine(path))
+    monkeypatch.setattr(signatures, "_batch", lambda: made)
+    return made
+
+
+def under_one_key(odd: Triple, number: int) -> list[Triple]:
+    """The odd triple among others of its key, enough of them for a table."""
+    return [odd, *[(odd[0], odd[1], str(other).encode() + b"x") for other in range(number)]]
+
+
+@on_every_path
+def test_odd_signatures_are_valid_in_a_batch_exactly_if_they_are_alone(
+    batch: SignatureBatch,
+) -> None:
+    names = list(ODD)
+    honest = ODD["an honest one"][0]
+    for length in (len(names), batch.fewest, 2 * batch.fewest + 1):
+        for first in range(0, len(names), length):
+            triples = [ODD[name][0] for name in names[first : first + length]]
+            triples += [honest] * length
+            valid = [ODD[name][1] for name in names[first : first + length]]
+            assert find_valid(triples) == valid + [True] * length
+
+
+@on_every_path
+def test_odd_signatures_are_the_same_by_the_table_of_their_key(batch: SignatureBatch) -> None:
+    del batch
+    for triple, valid in ODD.values():
+        assert find_valid(under_one_key(triple, 70)) == [valid] + [False] * 70
+
+
+@on_every_path
+def test_a_changed_signature_in_any_lane_spoils_no_other(batch: SignatureBatch) -> None:
+    count = 2 * batch.fewest + 1
+    for same_key in (False, True):
+        keys = [Ed25519PrivateKey.generate() for _ in range(count)]
+        if same_key:
+            keys = keys[:1] * 70
+        good = [
+            (key.public_key().public_bytes_raw(), key.sign(str(number).encode()), str(number))
+            for number, key in enumerate(keys)
+        ]
+        triples = [(public, signature, text.encode()) for public, signature, text in good]
+        assert find_valid(triples) == [True] * len(triples)
+        for place in range(count):
+            public, signature, message = triples[place]
+            for changed in (
+                (public, bytes([signature[0] ^ 1]) + signature[1:], message),
+                (public, signature[:32] + bytes([signature[32] ^ 1]) + signature[33:], message),
+                (public, signature, message + b"x"),
+            ):
+                torn = [*triples[:place], changed, *triples[place + 1 :]]
+                assert find_valid(torn) == [other != place for other in range(len(torn))]
+
+
+@on_every_path
+@given(st.lists(st.binary(min_size=96, max_size=96), min_size=1, max_size=9))
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_are_judged_as_by_openssl(
+    batch: SignatureBatch, given_bytes: list[bytes]
+) -> None:
+    """Among random keys every second one is no point."""
+    assume(all(int.from_bytes(one[:32], "little") % 2**255 < FIELD for one in given_bytes))
+    triples = [(one[:32], one[32:], b"text") for one in given_bytes]
+    expected = []
+    for triple in triples:
+        try:
+            openssl(*triple)
+        except InvalidSignature:
+            expected.append(False)
+        else:
+            expected.append(True)
+    assert batch.hold(triples) == expected
+
+
+@on_every_path
+def test_every_path_passes_the_test_of_batches(batch: SignatureBatch) -> None:
+    assert batch_agrees(batch)
+
+
+class _Wheel:
+    """A wheel whose batches say `verdict` of every signature."""
+
+    lanes = 4
+
+    def __init__(self, verdict: Callable[[Triple], bool]) -> None:
+        self._verdict = verdict
+
+    def Signer(self, public: bytes) -> bytes:  # noqa: N802 - as in the wheel
+        return public
+
+    def ed25519_hold(self, public: bytes, packed: bytes, challenges: bytes) -> list[bool]:
+        return [
+            self._verdict((public[32 * i :][:32], packed[64 * i :][:64], challenges[64 * i :][:64]))
+            for i in range(len(packed) // 64)
+        ]
+
+    def ed25519_hold_under(self, signer: bytes, packed: bytes, challenges: bytes) -> list[bool]:
+        return self.ed25519_hold(signer * (len(packed) // 64), packed, challenges)
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        lambda _: True,
+        lambda _: False,
+        lambda triple: holds_with_cofactor(*triple),
+    ],
+)
+def test_batches_that_judge_signatures_otherwise_are_not_used(
+    verdict: Callable[[Triple], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = _Wheel(verdict)
+    monkeypatch.setattr("shuffledp_core.onion.acceleration.wheel", lambda: made)
+    monkeypatch.setattr("shuffledp_core.onion.acceleration.engine", lambda: made)
+    signatures._batch.cache_clear()
+    try:
+        with pytest.warns(AcceleratorWarning, match="many signatures does not agree"):
+            assert signatures._batch() is None
+    finally:
+        signatures._batch.cache_clear()

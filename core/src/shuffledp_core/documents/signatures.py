@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from hashlib import sha512
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +21,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
 )
+
+Triple: TypeAlias = tuple[bytes, bytes, bytes]
+"""A public key, a signature, and the message that it is of."""
 
 Equation: TypeAlias = Callable[[bytes, bytes, bytes], None]
 """Step 4 of `check_signature`, by (public key, signature, message); raises `InvalidSignature`."""
@@ -48,14 +51,48 @@ def check_signature(public_key: bytes, signature: bytes, message: bytes) -> None
     Raises:
         InvalidSignature: any of them.
     """
-    if len(public_key) != 32 or len(signature) != 64:  # 1
+    if not _has_good_form(public_key, signature):  # 1 to 3
         raise InvalidSignature
-    if int.from_bytes(signature[32:], "little") >= _ORDER:  # 2
-        raise InvalidSignature
-    for y in (_y_of(public_key), _y_of(signature[:32])):  # 3
-        if y >= _FIELD or y in _SMALL:
-            raise InvalidSignature
     _equation()(public_key, signature, message)  # 4
+
+
+def find_valid(triples: Sequence[Triple]) -> list[bool]:
+    """Tell for each (public key, signature, message) if `check_signature` would accept it.
+
+    The same rule, for each signature by itself: several equations are never added up.
+    """
+    formed = [index for index, triple in enumerate(triples) if _has_good_form(*triple[:2])]
+    valid = [False] * len(triples)
+    for index, holds in zip(formed, _equations([triples[i] for i in formed]), strict=True):
+        valid[index] = holds
+    return valid
+
+
+def _has_good_form(public_key: bytes, signature: bytes) -> bool:
+    """True if steps 1 to 3 of `check_signature` pass."""
+    if len(public_key) != 32 or len(signature) != 64:  # 1
+        return False
+    if int.from_bytes(signature[32:], "little") >= _ORDER:  # 2
+        return False
+    ordinates = (_y_of(public_key), _y_of(signature[:32]))
+    return all(y < _FIELD and y not in _SMALL for y in ordinates)  # 3
+
+
+def _equations(triples: Sequence[Triple]) -> list[bool]:
+    """Step 4 for each of some signatures."""
+    batch = _batch()
+    if batch is not None and len(triples) >= batch.fewest:
+        return batch.hold(triples)
+    equation = _equation()
+    return [_holds(equation, triple) for triple in triples]
+
+
+def _holds(equation: Equation, triple: Triple) -> bool:
+    try:
+        equation(*triple)
+    except InvalidSignature:
+        return False
+    return True
 
 
 def _y_of(point: bytes) -> int:
@@ -111,8 +148,7 @@ def of_wheel(library: Any) -> Equation:
     holds = library.ed25519_holds
 
     def verify_by_wheel(public_key: bytes, signature: bytes, message: bytes) -> None:
-        challenge = sha512(signature[:32] + public_key + message).digest()
-        if not holds(public_key, signature, challenge):
+        if not holds(public_key, signature, _challenge(public_key, signature, message)):
             raise InvalidSignature
 
     return verify_by_wheel
@@ -137,6 +173,87 @@ def agrees(equation: Equation) -> bool:
     except InvalidSignature:
         return is_ours(equation)
     return False
+
+
+_KEYS: Final = 64
+"""Signers whose tables are kept, 61 KB each: enrolment authorities and entry nodes."""
+
+
+class SignatureBatch:
+    """Step 4 for many signatures at a time, by the lanes of the optional wheel.
+
+    Each is checked by itself: the equation is the same as of one, and no sum of several is.
+    docs/adr/0012-accelerator.md.
+    """
+
+    def __init__(self, library: Any, engine: Any) -> None:
+        """`library` is the wheel, `engine` one of its paths."""
+        self.fewest: int = engine.lanes
+        self._engine = engine
+        self._signer: Callable[[bytes], Any] = lru_cache(_KEYS)(library.Signer)
+
+    def hold(self, triples: Sequence[Triple]) -> list[bool]:
+        """For each (public key, signature, message), of the right lengths, if step 4 passes."""
+        packed = b"".join([signature for _, signature, _ in triples])
+        challenges = b"".join([_challenge(*triple) for triple in triples])
+        keys = [public_key for public_key, _, _ in triples]
+        holding: list[bool] = (
+            self._engine.ed25519_hold_under(self._signer(keys[0]), packed, challenges)
+            if keys.count(keys[0]) == len(keys)
+            else self._engine.ed25519_hold(b"".join(keys), packed, challenges)
+        )
+        return holding
+
+
+def _challenge(public_key: bytes, signature: bytes, message: bytes) -> bytes:
+    return sha512(signature[:32] + public_key + message).digest()
+
+
+def batch_agrees(batch: SignatureBatch) -> bool:
+    """True if a batch accepts fresh signatures of OpenSSL, and neither changed nor foreign ones.
+
+    By a table of one key and by many keys; and none that only the cofactor makes valid.
+    """
+    count = batch.fewest + 1
+    keys = [Ed25519PrivateKey.generate() for _ in range(count)]
+    for signers in (keys, keys[:1] * _PROBES):
+        triples = [_signed_probe(key) for key in signers]
+        public_key, signature, message = triples[-1]
+        changed = bytearray(signature)
+        changed[secrets.randbelow(32)] ^= 1
+        triples += [(public_key, bytes(changed), message), (public_key, signature, message + b"x")]
+        if batch.hold(triples) != [True] * len(signers) + [False] * 2:
+            return False
+    return batch.hold([(_KEY, _WITH_COFACTOR, b"0")] * _PROBES) == [False] * _PROBES
+
+
+_PROBES: Final = 65
+"""Signatures of one key after which the wheel has made its table."""
+
+
+def _signed_probe(key: Ed25519PrivateKey) -> Triple:
+    message = secrets.token_bytes(32)
+    return key.public_key().public_bytes_raw(), key.sign(message), message
+
+
+@cache
+def _batch() -> SignatureBatch | None:
+    """The wheel's batches, tested; None without a fast path, or if they fail."""
+    from shuffledp_core.onion.acceleration import VARIABLE, AcceleratorWarning, engine, wheel
+
+    fast = engine()
+    if not hasattr(fast, "ed25519_hold"):
+        return None
+    batch = SignatureBatch(wheel(), fast)
+    if batch_agrees(batch):
+        return batch
+    warnings.warn(
+        "shuffledp-accel: its verification of many signatures does not agree with OpenSSL on this "
+        f"machine and is not used; report it, and set {VARIABLE}=off until it is fixed",
+        AcceleratorWarning,
+        stacklevel=2,
+    )
+    return None
 
 
 @cache

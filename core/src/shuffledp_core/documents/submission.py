@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Credential
-from shuffledp_core.documents.signed import Document, Signed, verify
+from shuffledp_core.documents.signed import Document, Signed, verify_all
 from shuffledp_core.errors import (
+    ClientFault,
     DocumentError,
     InvalidSubmissionError,
     UnknownCredentialError,
@@ -28,10 +31,19 @@ def credential_id(credential: Credential) -> str:
     return credential.public_key
 
 
+@dataclass(frozen=True)
+class GenuineClaim:
+    """A claim that its credential signed: the credential, its id, and the envelope's digest."""
+
+    credential: Credential
+    name: str
+    digest: str
+
+
 def check_claim(
     round_id: str, population: str, enrolment_key: bytes, credential: Signed, claim: Signed
-) -> tuple[str, str]:
-    """Checks a claim before its envelope has arrived: (credential id, digest of the envelope).
+) -> GenuineClaim:
+    """Checks a claim before its envelope has arrived.
 
     The first steps of docs/protocol.md, "Submit".
 
@@ -43,36 +55,72 @@ def check_claim(
         UnknownCredentialError: step 1.
         InvalidSubmissionError: step 2 or 3.
     """
-    try:  # 1
-        owner = verify(credential, Credential, population, enrolment_key)
-    except DocumentError as error:
-        raise UnknownCredentialError(
-            f"the credential is not one of population {population!r}: {error}; enrol again"
-        ) from error
+    (checked,) = check_claims(round_id, population, enrolment_key, [(credential, claim)])
+    if isinstance(checked, ClientFault):
+        raise checked
+    return checked
+
+
+def check_claims(
+    round_id: str, population: str, enrolment_key: bytes, pairs: Sequence[tuple[Signed, Signed]]
+) -> list[GenuineClaim | ClientFault]:
+    """Vectorised `check_claim` of (credential, claim): what it gives or raises for each."""
+    owners = _check_credentials(population, enrolment_key, [credential for credential, _ in pairs])
+    # A credential is no secret, entry nodes see it: only its key's signature shows that its owner
+    # sent this.
+    signed = [
+        (claim, credential_id(owner), bytes.fromhex(owner.public_key))
+        for (_, claim), owner in zip(pairs, owners, strict=True)
+        if isinstance(owner, Credential)
+    ]
+    claims = iter(verify_all(signed, SubmissionClaim))  # 2
+    return [
+        _check_named(round_id, owner, next(claims)) if isinstance(owner, Credential) else owner
+        for owner in owners
+    ]
+
+
+def _check_credentials(
+    population: str, enrolment_key: bytes, credentials: Sequence[Signed]
+) -> list[Credential | ClientFault]:
+    """Step 1 of `check_claim` for each credential."""
+    signed = [(credential, population, enrolment_key) for credential in credentials]
+    return [_check_owner(population, owner) for owner in verify_all(signed, Credential)]
+
+
+def _check_owner(
+    population: str, owner: Credential | DocumentError
+) -> Credential | UnknownCredentialError:
+    if isinstance(owner, DocumentError):
+        return UnknownCredentialError(
+            f"the credential is not one of population {population!r}: {owner}; enrol again"
+        )
     # The signature covers label and body, not the signer's name: where two populations share an
     # enrolment key, only this field tells their credentials apart.
     if owner.population != population:
-        raise UnknownCredentialError(
+        return UnknownCredentialError(
             f"the credential is for population {owner.population!r}, not {population!r}"
         )
+    return owner
+
+
+def _check_named(
+    round_id: str, owner: Credential, claim: SubmissionClaim | DocumentError
+) -> GenuineClaim | InvalidSubmissionError:
     name = credential_id(owner)
-    try:  # 2
-        # A credential is no secret, entry nodes see it: only its key's signature shows that its
-        # owner sent this.
-        named = verify(claim, SubmissionClaim, name, bytes.fromhex(owner.public_key))
-    except (DocumentError, ValueError) as error:
-        raise InvalidSubmissionError(
-            f"the submission is not signed by its credential's key: {error}"
-        ) from error
-    if named.round_id != round_id:  # 3
-        raise InvalidSubmissionError(
-            f"the submission is for round {named.round_id}, not {round_id}"
+    if isinstance(claim, DocumentError):
+        return InvalidSubmissionError(
+            f"the submission is not signed by its credential's key: {claim}"
         )
-    if named.credential != name:
-        raise InvalidSubmissionError(
+    if claim.round_id != round_id:  # 3
+        return InvalidSubmissionError(
+            f"the submission is for round {claim.round_id}, not {round_id}"
+        )
+    if claim.credential != name:
+        return InvalidSubmissionError(
             "the claim names another credential than the one that came with it"
         )
-    return name, named.envelope_digest
+    return GenuineClaim(owner, name, claim.envelope_digest)
 
 
 def check_envelope(claimed: str, envelope: bytes) -> None:
@@ -95,6 +143,6 @@ def check_submission(
 
     Raises as they do.
     """
-    name, claimed = check_claim(round_id, population, enrolment_key, credential, claim)
-    check_envelope(claimed, envelope)
-    return name
+    genuine = check_claim(round_id, population, enrolment_key, credential, claim)
+    check_envelope(genuine.digest, envelope)
+    return genuine.name

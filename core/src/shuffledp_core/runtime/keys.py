@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,8 +20,21 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Party, Roster
-from shuffledp_core.documents.signed import Document, DocumentT, Signed, sign, verify
-from shuffledp_core.errors import ConfigError, MalformedDocumentError, StaleRosterError
+from shuffledp_core.documents.signed import (
+    Document,
+    DocumentT,
+    Signed,
+    sign,
+    sign_all,
+    verify,
+    verify_all,
+)
+from shuffledp_core.errors import (
+    ConfigError,
+    DocumentError,
+    MalformedDocumentError,
+    StaleRosterError,
+)
 from shuffledp_core.runtime.clock import Clock, system_clock
 from shuffledp_core.runtime.files import sync, write_new
 
@@ -46,6 +60,10 @@ class Identity:
     def sign(self, document: Document) -> Signed:
         """Signs a document with this identity's key."""
         return sign(document, self.name, self.key)
+
+    def sign_all(self, documents: Sequence[Document]) -> list[Signed]:
+        """Vectorised `sign`."""
+        return sign_all(documents, self.name, self.key)
 
     def sign_bytes(self, statement: bytes) -> bytes:
         """Sign bytes that state their own purpose, such as the statements of verified mixing.
@@ -227,7 +245,18 @@ def verify_from(party: Party, signed: Signed, model: type[DocumentT]) -> Documen
 
     `ConfigError` for an unusable key.
     """
-    key = parse_hex_key(
+    return verify(signed, model, party.name, _identity_key(party))
+
+
+def verify_all_from(
+    party: Party, documents: Sequence[Signed], model: type[DocumentT]
+) -> list[DocumentT | DocumentError]:
+    """Vectorised `verify_from`: the content of each document, or its error."""
+    key = _identity_key(party)
+    return verify_all([(signed, party.name, key) for signed in documents], model)
+
+
+def _identity_key(party: Party) -> bytes:
+    return parse_hex_key(
         party.identity_key, f"identity key that the roster names for {party.name!r}"
     )
-    return verify(signed, model, party.name, key)
