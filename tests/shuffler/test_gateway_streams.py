@@ -4,7 +4,7 @@ stream brings."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import grpc
@@ -32,7 +32,7 @@ from shuffledp_core.transport.chunks import WHOLE_BYTES
 from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler import gateways
-from shuffledp_shuffler.gateways import Gateways
+from shuffledp_shuffler.gateways import Begun, Gateways
 
 
 @pytest.fixture
@@ -274,17 +274,24 @@ async def test_a_full_line_refuses_one_and_the_stream_goes_on(world: World) -> N
 # ------------------------------------------------------------------ bounds, without a network
 
 
-async def test_a_stream_that_brings_nothing_for_a_receipt_loses_its_place() -> None:
-    async def silent() -> AsyncIterator[None]:
-        await asyncio.Event().wait()
-        yield
+def refuse_all(piece: Sequence[None]) -> Begun:
+    """Every submission refused at once."""
+    refused: Begun = asyncio.get_running_loop().create_future()
+    refused.set_result([InvalidSubmissionError("no") for _ in piece])
+    return refused
 
-    async def refused() -> AsyncIterator[None]:
+
+async def test_a_stream_that_brings_nothing_for_a_receipt_loses_its_place() -> None:
+    async def silent() -> AsyncIterator[list[None]]:
+        await asyncio.Event().wait()
+        yield []
+
+    async def refused() -> AsyncIterator[list[None]]:
         while True:
-            yield None
+            yield [None]
             await asyncio.sleep(0)
 
-    streams: Gateways[None] = Gateways(lambda _: InvalidSubmissionError("no"), patience=0.05)
+    streams: Gateways[None] = Gateways(refuse_all, patience=0.05)
     for source in (silent(), refused()):
         with pytest.raises(BusyError, match="got a receipt"):
             async for _ in streams.answers(source):
@@ -293,22 +300,22 @@ async def test_a_stream_that_brings_nothing_for_a_receipt_loses_its_place() -> N
 
 async def test_refusals_that_come_one_by_one_keep_no_place_either() -> None:
     """There is always a next submission under way, so that the stream never waits for one."""
-    begun: asyncio.Queue[asyncio.Future[Signed]] = asyncio.Queue()
+    begun: asyncio.Queue[Begun] = asyncio.Queue()
 
-    def take(_: None) -> asyncio.Future[Signed]:
-        answer: asyncio.Future[Signed] = asyncio.get_running_loop().create_future()
+    def take(_: Sequence[None]) -> Begun:
+        answer: Begun = asyncio.get_running_loop().create_future()
         begun.put_nowait(answer)
         return answer
 
     async def refuse() -> None:
         while True:
             if begun.qsize() > 3:
-                begun.get_nowait().set_exception(InvalidSubmissionError("no"))
+                begun.get_nowait().set_result([InvalidSubmissionError("no")])
             await asyncio.sleep(0)
 
-    async def endless() -> AsyncIterator[None]:
+    async def endless() -> AsyncIterator[list[None]]:
         while True:
-            yield None
+            yield [None]
             await asyncio.sleep(0)
 
     refusing = asyncio.create_task(refuse())
@@ -322,11 +329,11 @@ async def test_one_stream_too_many_is_refused_and_its_end_makes_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gateways, "STREAMS", 1)
-    streams: Gateways[None] = Gateways(lambda _: InvalidSubmissionError("no"))
+    streams: Gateways[None] = Gateways(refuse_all)
     leave = asyncio.Event()
 
-    async def waits() -> AsyncIterator[None]:
-        yield None
+    async def waits() -> AsyncIterator[list[None]]:
+        yield [None]
         await leave.wait()
 
     first = streams.answers(waits())
@@ -337,24 +344,27 @@ async def test_one_stream_too_many_is_refused_and_its_end_makes_room(
     assert len(await anext(streams.answers(waits()))) == 1
 
 
-async def test_no_more_is_read_than_may_be_under_way() -> None:
-    begun: list[asyncio.Future[Signed]] = []
+@pytest.mark.parametrize("length", [1, 7, 64, 1000])
+async def test_no_more_is_read_than_may_be_under_way(length: int) -> None:
+    begun: list[Begun] = []
+    sizes: list[int] = []
 
-    def take(_: int) -> asyncio.Future[Signed]:
+    def take(piece: Sequence[int]) -> Begun:
+        sizes.append(len(piece))
         begun.append(asyncio.get_running_loop().create_future())
         return begun[-1]
 
-    async def many() -> AsyncIterator[int]:
-        for number in range(1000):
-            yield number
+    async def many() -> AsyncIterator[list[int]]:
+        for _ in range(0, 1000, length):
+            yield list(range(length))
 
     stream = Gateways(take).answers(many())
     waiting = asyncio.ensure_future(anext(stream))
-    for _ in range(50):
+    for _ in range(50 + 3 * gateways.UNDER_WAY):
         await asyncio.sleep(0)
-    assert gateways.UNDER_WAY <= len(begun) <= gateways.UNDER_WAY + 2
-    begun[0].set_exception(InvalidSubmissionError("no"))
-    assert len(await waiting) == 1
+    assert gateways.UNDER_WAY - min(length, 64) < sum(sizes) <= gateways.UNDER_WAY
+    begun[0].set_result([InvalidSubmissionError("no")] * sizes[0])
+    assert len(await waiting) == sizes[0]
     await stream.aclose()
 
 
@@ -362,12 +372,12 @@ async def test_a_failure_that_nobody_foresaw_ends_the_stream_at_once() -> None:
     """It would keep its place and be silent, and its caller would then hear of a time that is
     over."""
 
-    def take(_: int) -> asyncio.Future[Signed]:
+    def take(_: Sequence[int]) -> Begun:
         raise ZeroDivisionError
 
-    async def two() -> AsyncIterator[int]:
-        yield 1
-        yield 2
+    async def two() -> AsyncIterator[list[int]]:
+        yield [1]
+        yield [2]
 
     async with asyncio.timeout(240):  # a silent stream may take longer
         with pytest.raises(ZeroDivisionError):

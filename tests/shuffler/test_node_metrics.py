@@ -76,8 +76,7 @@ async def test_a_round_that_fails_or_is_given_up_counts_under_its_outcome(world:
 async def test_a_node_measures_its_workers_one_by_one_and_together(world: World) -> None:
     await world.start("node-1", workers=2)
     node = world.running["node-1"].node
-    await node.warm()
-    await node.measure()
+    await node.warm(with_rate=True)
     for workers in ("one", "all"):
         rate = figure(world, "node-1", "node_peel_capacity_records_per_second", workers=workers)
         assert rate is not None

@@ -9,8 +9,6 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -94,49 +92,77 @@ async def test_the_answers_of_a_group_are_fewer_than_make_a_node_give_up_callers
     assert groups == [1, most, most, most]
 
 
+class Together:
+    """Steps of submissions that are given as they are; the second envelope of all is refused."""
+
+    def __init__(self, bad: bytes = b"") -> None:
+        self.bad = bad
+        self.begun, self.release = threading.Event(), threading.Event()
+        self.checked: list[int] = []
+        self.answered: list[int] = []
+
+    def check(self, items: Sequence[Submission]) -> list[Submission | Exception]:
+        self.begun.set()
+        self.release.wait()
+        self.checked.append(len(items))
+        return [
+            InvalidSubmissionError("bad") if item.envelope == self.bad else item for item in items
+        ]
+
+    def answer(self, stored: Sequence[Submission]) -> list[str]:
+        self.answered.append(len(stored))
+        return [submission.credential for submission in stored]
+
+
 async def test_a_group_is_checked_together_and_each_gets_its_own_refusal(tmp_path: Path) -> None:
-    begun, release = threading.Event(), threading.Event()
     sent = [Submission(os.urandom(32).hex(), digest(data := envelope()), data) for _ in range(5)]
     late = Submission(os.urandom(32).hex(), "", envelope(), SubmissionClosedError("late"))
-    groups: list[int] = []
-
-    def wait_and_take() -> Submission:
-        begun.set()
-        release.wait()
-        return sent[0]
-
-    def refuse_second(envelopes: Sequence[bytes]) -> list[InvalidSubmissionError | None]:
-        groups.append(len(envelopes))
-        bad = sent[2].envelope
-        return [InvalidSubmissionError("bad") if data == bad else None for data in envelopes]
-
+    steps = Together(bad=sent[2].envelope or b"")
     with spool(tmp_path) as opened:
-        first = opened.store(wait_and_take, str, SIZE, refuse_second)
-        await asyncio.to_thread(begun.wait)
-        rest = [
-            opened.store(
-                partial(replace, other), lambda stored: stored.credential, SIZE, refuse_second
-            )
-            for other in [*sent[1:], late]
-        ]
-        release.set()
-        outcomes = await asyncio.gather(first, *rest, return_exceptions=True)
+        first = opened.store_all(steps, sent[:1], SIZE)
+        await asyncio.to_thread(steps.begun.wait)
+        rest = [opened.store_all(steps, sent[1:4], 3 * SIZE)]
+        rest.append(opened.store_all(steps, [sent[4], late], 2 * SIZE))
+        steps.release.set()
+        outcomes = [outcome for part in await asyncio.gather(first, *rest) for outcome in part]
         assert opened.accepted_count == 4
-    assert groups == [1, 4]
+    assert steps.checked == [1, 5]
+    assert steps.answered == [1, 3]
     assert isinstance(outcomes[2], InvalidSubmissionError)
     assert isinstance(outcomes[5], SubmissionClosedError)
-    assert outcomes[1] == sent[1].credential
+    assert outcomes[:2] == [other.credential for other in sent[:2]]
     assert outcomes[3:5] == [other.credential for other in sent[3:]]
 
 
+async def test_requests_of_many_share_a_group_only_as_far_as_it_goes(tmp_path: Path) -> None:
+    steps = Together()
+    sizes = [1, 200, 56, 1, 255, 2, 256, 256]
+    with spool(tmp_path, max_reports=2000) as opened:
+        requests = []
+        for size in sizes:
+            sent = [
+                Submission(os.urandom(32).hex(), digest(data := envelope()), data)
+                for _ in range(size)
+            ]
+            requests.append(opened.store_all(steps, sent, size * SIZE))
+            if len(requests) == 1:
+                await asyncio.to_thread(steps.begun.wait)
+        steps.release.set()
+        outcomes = await asyncio.gather(*requests)
+        assert opened.accepted_count == sum(sizes)
+    assert [len(each) for each in outcomes] == sizes
+    assert steps.checked == [1, 256, 256, 2, 256, 256]
+
+
 async def test_what_stops_the_check_of_a_group_refuses_all_of_it(tmp_path: Path) -> None:
-    def erased(_: Sequence[bytes]) -> list[InvalidSubmissionError | None]:
-        raise RoundStateError("the key is erased")
+    class Erased(Together):
+        def check(self, items: Sequence[Submission]) -> list[Submission | Exception]:
+            raise RoundStateError(f"the key is erased: {len(items)}")
 
     submission = Submission(os.urandom(32).hex(), digest(data := envelope()), data)
     with spool(tmp_path) as opened:
-        with pytest.raises(RoundStateError):
-            await opened.store(lambda: submission, str, SIZE, erased)
+        outcomes = await opened.store_all(Erased(), [submission] * 2, 2 * SIZE)
+        assert [type(outcome) for outcome in outcomes] == [RoundStateError] * 2
         assert opened.accepted_count == 0
 
 

@@ -133,8 +133,10 @@ async def test_no_upload_is_waited_for_longer_than_its_seconds() -> None:
 
 def test_messages_are_counted_until_they_are_answered() -> None:
     uploads = Uploads(UploadLimits(places=1, size=100, line=2, seconds=60.0, rate=1.0))
-    with uploads.message():
-        with uploads.message(), pytest.raises(BusyError, match="2 submissions"), uploads.message():
-            pass
-        with uploads.message():
-            pass
+    assert uploads.begin_messages(1) == 1
+    assert uploads.begin_messages(3) == 1
+    assert uploads.begin_messages(1) == 0
+    with pytest.raises(BusyError, match="2 submissions"):
+        raise uploads.message_refusal()
+    uploads.end_messages(1)
+    assert uploads.begin_messages(2) == 1

@@ -9,6 +9,7 @@ missing file does not restore a credential. docs/protocol.md, "Submit".
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -60,7 +61,7 @@ class Admission:
 
     `folder` holds `<population>.json`; None: no credential is ever withdrawn.
 
-    `refusal` may be called from any thread.
+    `refusals` may be called from any thread.
     """
 
     def __init__(self, folder: Path | None, state: Path, roster: Roster) -> None:
@@ -78,26 +79,32 @@ class Admission:
                 self._lists[population.name] = self._load_list(population)
                 self._look(population, first=not self._lists[population.name].serial)
 
-    def refusal(self, credential: Credential, now: int) -> WithdrawnCredentialError | None:
-        """The refusal of a withdrawn or expired credential at `now` (milliseconds since 1970).
+    def refusals(
+        self, credentials: Sequence[Credential], now: int
+    ) -> list[WithdrawnCredentialError | None]:
+        """The refusal of each withdrawn or expired credential at `now` (milliseconds since 1970).
 
         None for a valid one.
         """
+        if self._folder is not None:
+            with self._lock:
+                # Before any of them is compared: a list that was put there before these credentials
+                # came applies to all.
+                for name in {credential.population for credential in credentials}:
+                    if name in self._populations:
+                        self._look(self._populations[name])
+        return [self._refusal(credential, now) for credential in credentials]
+
+    def _refusal(self, credential: Credential, now: int) -> WithdrawnCredentialError | None:
         if credential.expires_at is not None and now >= credential.expires_at:
             return WithdrawnCredentialError(
                 f"the credential expired at {credential.expires_at}, it is {now}; enrol again"
             )
-        population = self._populations.get(credential.population)
-        if self._folder is None or population is None:
-            return None
-        # Of two threads that see a new file, the later must not put an older list back.
-        with self._lock:
-            self._look(population)
-            withdrawn = self._lists[population.name].credentials
-        if credential_id(credential) in withdrawn:
+        current = self._lists.get(credential.population)
+        if current is not None and credential_id(credential) in current.credentials:
             return WithdrawnCredentialError(
-                f"the credential was withdrawn by the enrolment authority of {population.name!r}; "
-                "ask there for a new one"
+                "the credential was withdrawn by the enrolment authority of "
+                f"{credential.population!r}; ask there for a new one"
             )
         return None
 

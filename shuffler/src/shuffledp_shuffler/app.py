@@ -140,10 +140,7 @@ async def run(
         )
         background.append(announcer.run)
     try:
-        await node.warm()
-        if config.metrics is not None:
-            # Before rounds are resumed, whose work would make the machine look slower than it is.
-            await node.measure()
+        await node.warm(with_rate=config.metrics is not None)
         await node.recover()
         await run_until_signal(service, background=background)
     finally:

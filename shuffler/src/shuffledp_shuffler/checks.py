@@ -6,6 +6,7 @@ Pure: the roster and the time are parameters.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,9 +24,11 @@ from shuffledp_core.documents.models import (
     RoundKey,
 )
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.submission import GenuineClaim
 from shuffledp_core.errors import (
     AccessDenied,
     BadBatchError,
+    ClientFault,
     DocumentError,
     ExpiredDocumentError,
     ForeignDocumentError,
@@ -364,17 +367,16 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
         )
 
 
-def check_claim(terms: Terms, roster: Roster, credential: Signed, claim: Signed) -> tuple[str, str]:
-    """Checks a claim before any envelope is read: (credential id, envelope digest).
+def check_claims(
+    terms: Terms, roster: Roster, pairs: Sequence[tuple[Signed, Signed]]
+) -> list[GenuineClaim | ClientFault]:
+    """Checks claims before any envelope is read; see core's `check_claims`.
 
-    Raises:
-        UnknownCredentialError, InvalidSubmissionError: as core's `check_claim`.
+    `pairs` are credentials and claims.
     """
     population = roster.population(terms.certificate.population)
     enrolment = bytes.fromhex(population.enrolment_key)
-    return submission.check_claim(
-        terms.manifest.round_id, population.name, enrolment, credential, claim
-    )
+    return submission.check_claims(terms.manifest.round_id, population.name, enrolment, pairs)
 
 
 def _require_deployment(deployment: str, roster: Roster) -> None:

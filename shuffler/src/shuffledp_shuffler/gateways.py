@@ -10,7 +10,7 @@ that are stored together.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -23,8 +23,8 @@ STREAMS: Final = 64
 
 UNDER_WAY: Final = 64
 """Submissions of a stream that are read ahead of its answers. All that are checked at a time, of
-streams and single
-calls together, are bounded by `waiting_submissions`."""
+streams and single calls together, are bounded by `waiting_submissions`.
+"""
 
 PATIENCE_SECONDS: Final = 60.0
 """Time in which a stream must bring a submission that gets a receipt: its place is for one that has
@@ -32,10 +32,10 @@ credentials.
 """
 
 Request = TypeVar("Request")
-Taken: TypeAlias = asyncio.Future[Signed] | ShuffleDPError
-"""A submission that was begun: its receipt to come; or the refusal, where none was begun."""
 Answer: TypeAlias = Signed | ShuffleDPError
 """A receipt, or what the submission was refused with."""
+Begun: TypeAlias = asyncio.Future[list[Signed | Exception]]
+"""Submissions that were begun together: the receipts to come, or what each failed with."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,24 @@ class _End:
 class Gateways(Generic[Request]):
     """The streams of submissions at a node.
 
-    `take` begins a submission; `patience` as `PATIENCE_SECONDS`.
+    `take` begins some submissions, at most `UNDER_WAY`; `patience` as `PATIENCE_SECONDS`.
     """
 
     def __init__(
-        self, take: Callable[[Request], Taken], patience: float = PATIENCE_SECONDS
+        self,
+        take: Callable[[Sequence[Request]], Begun],
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._take = take
         self._patience = patience
         self._streams = 0
 
-    async def answers(self, requests: AsyncIterator[Request]) -> AsyncGenerator[list[Answer], None]:
+    async def answers(
+        self, requests: AsyncIterator[Sequence[Request]]
+    ) -> AsyncGenerator[list[Answer], None]:
         """Yield the answers to one stream in the order of its requests, as soon as they are ready.
+
+        `requests` are those of one message after the other.
 
         Raises:
             BusyError: there are too many streams; or this one brought nothing that got a receipt
@@ -93,31 +99,47 @@ class Gateways(Generic[Request]):
 class _Stream(Generic[Request]):
     """One stream: `read` queues the submissions it begins, `groups` yields their answers."""
 
-    def __init__(self, take: Callable[[Request], Taken], patience: float) -> None:
+    def __init__(self, take: Callable[[Sequence[Request]], Begun], patience: float) -> None:
         self._take = take
         self._patience = patience
-        self._line: asyncio.Queue[Taken | _End] = asyncio.Queue(UNDER_WAY)
-        self._next: Taken | _End | None = None
+        self._line: asyncio.Queue[Begun | _End] = asyncio.Queue()
+        self._next: Begun | _End | None = None
+        self._under_way = 0
+        self._answered = asyncio.Event()
 
-    async def read(self, requests: AsyncIterator[Request]) -> None:
-        """Begins one submission after the other; waits while too many are not answered."""
+    async def read(self, requests: AsyncIterator[Sequence[Request]]) -> None:
+        """Begins the submissions of one message after the other, up to `UNDER_WAY` at a time.
+
+        Waits while too many are not answered.
+        """
         error: Exception | None = None
         try:
-            async for request in requests:
-                await self._line.put(self._take(request))
+            async for message in requests:
+                for start in range(0, len(message), UNDER_WAY):
+                    piece = message[start : start + UNDER_WAY]
+                    await self._wait_for_room(len(piece))
+                    self._line.put_nowait(self._take(piece))
         except Exception as failure:  # noqa: BLE001 - `groups` raises it: nobody else looks at this task
             error = failure
-        await self._line.put(_End(error))
+        self._line.put_nowait(_End(error))
+
+    async def _wait_for_room(self, count: int) -> None:
+        while self._under_way + count > UNDER_WAY:
+            self._answered.clear()
+            await self._answered.wait()
+        self._under_way += count
 
     async def groups(self) -> AsyncIterator[list[Answer]]:
         """Yield the answers in groups of one or more; raise the error that ended the stream."""
         clock = asyncio.get_running_loop().time
         latest = clock() + self._patience
         while not isinstance(first := await self._first(latest), _End):
-            group = [await _answer(first)]
-            while (taken := self._ready()) is not None:
-                group.append(await _answer(taken))
+            group = await _answers(first)
+            while (begun := self._ready()) is not None:
+                group += await _answers(begun)
             yield group
+            self._under_way -= len(group)
+            self._answered.set()
             if any(isinstance(answer, Signed) for answer in group):
                 latest = clock() + self._patience
             elif (
@@ -127,8 +149,8 @@ class _Stream(Generic[Request]):
         if first.error is not None:
             raise first.error
 
-    async def _first(self, latest: float) -> Taken | _End:
-        """The next submission; waits until that time of the loop's clock."""
+    async def _first(self, latest: float) -> Begun | _End:
+        """The next submissions; waits until that time of the loop's clock."""
         item, self._next = self._next, None
         try:
             async with asyncio.timeout_at(latest):
@@ -142,29 +164,26 @@ class _Stream(Generic[Request]):
             "another one"
         )
 
-    def _ready(self) -> Taken | None:
-        """The next submission if its answer is there, otherwise None."""
+    def _ready(self) -> Begun | None:
+        """The next submissions if their answers are there, otherwise None."""
         if self._next is None and not self._line.empty():
             self._next = self._line.get_nowait()
         item = self._next
-        if (
-            item is None
-            or isinstance(item, _End)
-            or (isinstance(item, asyncio.Future) and not item.done())
-        ):
+        if item is None or isinstance(item, _End) or not item.done():
             return None
         self._next = None
         return item
 
 
-async def _answer(taken: Taken) -> Answer:
-    if isinstance(taken, ShuffleDPError):
-        return taken
-    if not taken.done():
+async def _answers(begun: Begun) -> list[Answer]:
+    if not begun.done():
         await asyncio.wait(
-            (taken,)
+            (begun,)
         )  # cancels nothing: a caller that hangs up does not end what is counted
-    try:
-        return taken.result()
-    except ShuffleDPError as error:
-        return error
+    return [_answer(outcome) for outcome in begun.result()]
+
+
+def _answer(outcome: Signed | Exception) -> Answer:
+    if isinstance(outcome, Signed | ShuffleDPError):
+        return outcome
+    raise outcome

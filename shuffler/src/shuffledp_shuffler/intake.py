@@ -7,30 +7,45 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from shuffledp_core.documents.digests import document_digest
-from shuffledp_core.documents.models import BatchHeader, Credential, Receipt, Roster
-from shuffledp_core.documents.signed import Signed, from_json
-from shuffledp_core.documents.submission import check_envelope
-from shuffledp_core.errors import BadBatchError, ClientFault, InvalidSubmissionError, ShuffleDPError
+from shuffledp_core.documents.models import BatchHeader, Receipt, Roster
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.submission import GenuineClaim, check_envelope
+from shuffledp_core.errors import (
+    BadBatchError,
+    ClientFault,
+    DocumentError,
+    InvalidSubmissionError,
+    ShuffleDPError,
+)
 from shuffledp_core.runtime.files import PART, erase
 from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.runtime.tasks import finish_if_cancelled, in_thread
 from shuffledp_core.transport.receiving import Chunks, check_digest, let_through, receive
 from shuffledp_shuffler.admission import Admission
-from shuffledp_shuffler.checks import check_batch, check_claim
+from shuffledp_shuffler.checks import check_batch, check_claims
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.spool import Submission, different_submission
 from shuffledp_shuffler.uploads import Uploads
 
 
+class WholeSubmission(NamedTuple):
+    """A submission as it came in one message: credential and claim signed, envelope sealed."""
+
+    credential: bytes
+    claim: bytes
+    envelope: bytes
+
+
 @dataclass(frozen=True)
-class _GenuineClaim:
-    """A claim that its credential signed: the credential's name and the envelope's digest.
+class _CheckedClaim:
+    """A genuine claim of a signed credential.
 
     `refusal`: why a new submission is refused; a repetition of an accepted one is still answered.
     """
@@ -85,44 +100,76 @@ class Submissions:
             InvalidSubmissionError: step 2, 6, 8 or 9. BadClaimError: step 8.
         """
         length = live.require_terms().geometry.envelope_bytes
-        spool = live.require_spool()
-        with ExitStack() as stack:
-            receipt: asyncio.Future[Signed]
-            if not isinstance(envelope, bytes):
-                arriving = self.uploads.arriving(envelope, length)
-                receipt = asyncio.ensure_future(
-                    self._accept_in_turn(live, credential, claim, arriving)
-                )
-            else:
-                stack.enter_context(self.uploads.message())  # 1
-                if live.claims is None:
-                    receipt = spool.store(
-                        lambda: self._check_message(live, credential, claim, envelope),
-                        lambda stored: self._receipt(live, stored.credential, stored.digest),
-                        len(envelope),
-                        live.check_envelopes,
-                    )
-                else:
-                    receipt = asyncio.ensure_future(
-                        self._accept_in_turn(live, credential, claim, nullcontext(envelope))
-                    )
-            counted = stack.pop_all()
-
-        def finish(answer: asyncio.Future[Signed]) -> None:
-            counted.close()
-            if not answer.cancelled() and answer.exception() is None:
-                live.touch()
-
-        receipt.add_done_callback(finish)
+        live.require_spool()
+        if not isinstance(envelope, bytes):
+            arriving = self.uploads.arriving(envelope, length)
+            return _begin(live, self._accept_in_turn(live, credential, claim, arriving))
+        if not self.uploads.begin_messages(1):  # 1
+            raise self.uploads.message_refusal()
+        if live.claims is None:
+            submission = WholeSubmission(credential, claim, envelope)
+            receipt = _begin(live, self._accept_whole(live, submission))
+        else:
+            arrived = nullcontext(envelope)
+            receipt = _begin(live, self._accept_in_turn(live, credential, claim, arrived))
+        receipt.add_done_callback(lambda _: self.uploads.end_messages(1))
         return receipt
 
-    def _check_message(
-        self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes
-    ) -> Submission:
-        claimed = self._check_claim(live, credential, claim)  # 2, 3
-        if claimed.refusal is None:
-            _check_digest(live, claimed, envelope)  # 8; it is opened with others of its group
-        return Submission(claimed.name, claimed.digest, envelope, claimed.refusal)
+    async def _accept_whole(self, live: LiveRound, submission: WholeSubmission) -> Signed:
+        checks = _MessageChecks(self, live)
+        (outcome,) = await live.require_spool().store_all(
+            checks, [submission], len(submission.envelope)
+        )
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def accept_all(
+        self, live: LiveRound, submissions: Sequence[WholeSubmission]
+    ) -> asyncio.Future[list[Signed | Exception]]:
+        """Vectorised `accept` of submissions in one message each, at most `MAX_GROUP`.
+
+        The future gives the receipt of each, or what `accept` raises.
+
+        Raises:
+            RoundStateError: this node takes no submissions in this round (yet).
+            UnknownRoundError: the round was deleted.
+        """
+        spool = live.require_spool()
+        if live.claims is not None:
+            return asyncio.ensure_future(self._accept_each(live, submissions))
+        begun = self.uploads.begin_messages(len(submissions))  # 1
+        refusal = self.uploads.message_refusal()
+        try:
+            weight = sum(len(submission.envelope) for submission in submissions[:begun])
+            stored = spool.store_all(_MessageChecks(self, live), submissions[:begun], weight)
+        except ShuffleDPError:
+            self.uploads.end_messages(begun)
+            raise
+
+        async def answers() -> list[Signed | Exception]:
+            try:
+                outcomes = await stored
+            finally:
+                self.uploads.end_messages(begun)
+            if any(isinstance(outcome, Signed) for outcome in outcomes):
+                live.touch()
+            return [*outcomes, *[refusal] * (len(submissions) - begun)]
+
+        return asyncio.ensure_future(answers())
+
+    async def _accept_each(
+        self, live: LiveRound, submissions: Sequence[WholeSubmission]
+    ) -> list[Signed | Exception]:
+        async def accept(submission: WholeSubmission) -> Signed:
+            return await self.accept(live, *submission)
+
+        accepting = [asyncio.ensure_future(accept(submission)) for submission in submissions]
+        outcomes = await asyncio.gather(*accepting, return_exceptions=True)
+        failures = [outcome for outcome in outcomes if not isinstance(outcome, Signed | Exception)]
+        if failures:  # cancelled
+            raise failures[0]
+        return [outcome for outcome in outcomes if isinstance(outcome, Signed | Exception)]
 
     async def _accept_in_turn(
         self,
@@ -145,18 +192,34 @@ class Submissions:
                 # number of checks for nothing.
                 return await finish_if_cancelled(self._check_and_store(live, claimed, envelope))
 
-    def _check_claim(self, live: LiveRound, credential: bytes, claim: bytes) -> _GenuineClaim:
-        signed = Signed.from_bytes(credential)
-        signed_claim = Signed.from_bytes(claim)
+    def _check_claim(self, live: LiveRound, credential: bytes, claim: bytes) -> _CheckedClaim:
+        (checked,) = self.check_claims(live, [(credential, claim)])
+        if isinstance(checked, ShuffleDPError):
+            raise checked
+        return checked
+
+    def check_claims(
+        self, live: LiveRound, pairs: Sequence[tuple[bytes, bytes]]
+    ) -> list[_CheckedClaim | ShuffleDPError]:
+        """Steps 2 and 3 of `accept` for (credential, claim) of each submission, or its refusal."""
         now = self.clock()
         # Before the signatures are checked: a call that overlaps the opening is too early.
         closed = live.refusal(now)
-        name, digest = check_claim(live.require_terms(), self.roster, signed, signed_claim)
-        refusal = closed or self.admission.refusal(from_json(signed.body, Credential), now)
-        return _GenuineClaim(signed, name, digest, refusal)
+        frames = [_parse_frames(*pair) for pair in pairs]
+        parsed = [frame for frame in frames if not isinstance(frame, ShuffleDPError)]
+        claims = check_claims(live.require_terms(), self.roster, parsed)
+        genuine = [claim.credential for claim in claims if isinstance(claim, GenuineClaim)]
+        refusals = iter(self.admission.refusals(genuine, now))
+        checked: Iterator[_CheckedClaim | ShuffleDPError] = (
+            _CheckedClaim(credential, claim.name, claim.digest, closed or next(refusals))
+            if isinstance(claim, GenuineClaim)
+            else claim
+            for (credential, _), claim in zip(parsed, claims, strict=True)
+        )
+        return [frame if isinstance(frame, ShuffleDPError) else next(checked) for frame in frames]
 
     async def _find_receipt(
-        self, live: LiveRound, claimed: _GenuineClaim, refusal: ShuffleDPError | None
+        self, live: LiveRound, claimed: _CheckedClaim, refusal: ShuffleDPError | None
     ) -> Signed | None:
         """The receipt of the accepted submission that this one repeats; None for a new one.
 
@@ -174,7 +237,7 @@ class Submissions:
         return self._receipt(live, claimed.name, claimed.digest)
 
     async def _check_and_store(
-        self, live: LiveRound, claimed: _GenuineClaim, envelope: bytes
+        self, live: LiveRound, claimed: _CheckedClaim, envelope: bytes
     ) -> Signed:
         """Steps 7 to 9 of `accept`."""
         try:
@@ -206,7 +269,92 @@ class Submissions:
         return self.identity.sign(receipt)
 
 
-def _check_envelope(live: LiveRound, claimed: _GenuineClaim, envelope: bytes) -> None:
+class _MessageChecks:
+    """Steps 2, 3 and 8 of `Submissions.accept` for submissions to a plain round, and the receipts.
+
+    Signatures are checked and envelopes opened for a group of submissions at a time, each as if it
+    were alone.
+    """
+
+    def __init__(self, submissions: Submissions, live: LiveRound) -> None:
+        self._submissions = submissions
+        self._live = live
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _MessageChecks)
+            and self._submissions is other._submissions
+            and self._live is other._live
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self._submissions), id(self._live)))
+
+    def check(self, items: Sequence[WholeSubmission]) -> Sequence[Submission | Exception]:
+        """See `spool.Steps`."""
+        pairs = [(item.credential, item.claim) for item in items]
+        claims = self._submissions.check_claims(self._live, pairs)  # 2, 3
+        checked = [
+            self._check_digest(claim, item.envelope)  # 8
+            for claim, item in zip(claims, items, strict=True)
+        ]
+        indices = [
+            index
+            for index, submission in enumerate(checked)
+            if isinstance(submission, Submission) and submission.refusal is None
+        ]
+        refusals = self._live.check_envelopes([items[index].envelope for index in indices])
+        for index, refusal in zip(indices, refusals, strict=True):
+            if refusal is not None:
+                checked[index] = refusal
+        return checked
+
+    def _check_digest(
+        self, claim: _CheckedClaim | ShuffleDPError, envelope: bytes
+    ) -> Submission | ShuffleDPError:
+        if isinstance(claim, ShuffleDPError):
+            return claim
+        try:
+            if claim.refusal is None:
+                _check_digest(self._live, claim, envelope)
+        except InvalidSubmissionError as error:
+            return error
+        return Submission(claim.name, claim.digest, envelope, claim.refusal)
+
+    def answer(self, stored: Sequence[Submission]) -> list[Signed]:
+        """The receipts; see `spool.Steps`."""
+        round_id = self._live.record.round_id
+        receipts = [
+            Receipt(
+                round_id=round_id,
+                credential=submission.credential,
+                submission_digest=submission.digest,
+            )
+            for submission in stored
+        ]
+        return self._submissions.identity.sign_all(receipts)
+
+
+def _begin(live: LiveRound, accepting: Coroutine[Any, Any, Signed]) -> asyncio.Future[Signed]:
+    """Begin to accept a submission; the round's watchers hear of it once it has its receipt."""
+
+    def finish(answer: asyncio.Future[Signed]) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            live.touch()
+
+    receipt = asyncio.ensure_future(accepting)
+    receipt.add_done_callback(finish)
+    return receipt
+
+
+def _parse_frames(credential: bytes, claim: bytes) -> tuple[Signed, Signed] | DocumentError:
+    try:
+        return Signed.from_bytes(credential), Signed.from_bytes(claim)
+    except DocumentError as error:
+        return error
+
+
+def _check_envelope(live: LiveRound, claimed: _CheckedClaim, envelope: bytes) -> None:
     """Checks that the envelope of a genuine claim opens: `Submissions.accept`, step 8."""
     _check_digest(live, claimed, envelope)
     if live.claims is not None:
@@ -217,7 +365,7 @@ def _check_envelope(live: LiveRound, claimed: _GenuineClaim, envelope: bytes) ->
         raise refusal
 
 
-def _check_digest(live: LiveRound, claimed: _GenuineClaim, envelope: bytes) -> None:
+def _check_digest(live: LiveRound, claimed: _CheckedClaim, envelope: bytes) -> None:
     length = live.require_terms().geometry.envelope_bytes
     if len(envelope) != length:
         raise InvalidSubmissionError(f"the envelope must have {length} bytes, not {len(envelope)}")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from itertools import groupby
 
 import structlog
 
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.mixproof.evidence import Transcript
 from shuffledp_core.mixproof.history import most_read, unpack_document
 from shuffledp_core.runtime.tasks import finish_if_cancelled, in_thread
@@ -19,7 +21,7 @@ from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import check_certificate, check_header, check_round_id, named_round
 from shuffledp_shuffler.ending import abandon_overdue_round, close_round, delete_round
-from shuffledp_shuffler.intake import Submissions
+from shuffledp_shuffler.intake import Submissions, WholeSubmission
 from shuffledp_shuffler.ledger_watch import LedgerWatch
 from shuffledp_shuffler.live import LiveRound, RoundSnapshot
 from shuffledp_shuffler.mixproof.answering import accusation_of, answer_inquiry
@@ -44,8 +46,11 @@ class MixNode:
         """All rounds known here, in no particular order. Safe from any thread."""
         return self._rounds.all()
 
-    async def warm(self) -> None:
+    async def warm(self, *, with_rate: bool = False) -> None:
         """Starts the peeling processes before the first round needs them, and checks the cluster.
+
+        `with_rate`: then measures the peeling rate for the metrics page, in under a second; before
+        rounds are resumed, whose work would make the machine look slower than it is.
 
         An unreachable cluster is logged: it may be back when a round needs it. Raises `ConfigError`
         without Ray.
@@ -56,12 +61,10 @@ class MixNode:
                 await self._services.work.cluster.check()
             except WorkersLost as error:
                 structlog.get_logger().error("Ray cluster unreachable", reason=str(error))
-
-    async def measure(self) -> None:
-        """Measures the peeling rate for the metrics page, in under a second. Call it when idle."""
-        capacity = await measure(self._services.work.pool)
-        self._services.metrics.capacity.labels("one").set(capacity.alone)
-        self._services.metrics.capacity.labels("all").set(capacity.saturated)
+        if with_rate:
+            capacity = await measure(self._services.work.pool)
+            self._services.metrics.capacity.labels("one").set(capacity.alone)
+            self._services.metrics.capacity.labels("all").set(capacity.saturated)
 
     async def recover(self) -> None:
         """Load every round from disk and resume what a crash interrupted; see `recover_rounds`."""
@@ -119,6 +122,35 @@ class MixNode:
         """Begins to accept a submission; see `Submissions.accept`."""
         live = self._rounds.get(round_id)
         return self._submissions_for(live, credential).accept(live, credential, claim, envelope)
+
+    def submit_all(
+        self, round_id: str, submissions: Sequence[WholeSubmission]
+    ) -> asyncio.Future[list[Signed | Exception]]:
+        """Begins to accept submissions to one round, each in one message.
+
+        At most `MAX_GROUP`. The future gives the receipt of each, or what `Submissions.accept`
+        raises.
+        """
+        try:
+            live = self._rounds.get(round_id)
+        except ShuffleDPError as error:
+            return _refuse_all(error, len(submissions))
+
+        def find_intake(submission: WholeSubmission) -> Submissions | ShuffleDPError:
+            try:
+                return self._submissions_for(live, submission.credential)
+            except ShuffleDPError as error:
+                return error
+
+        groups = [
+            _accept_group(intake, live, list(group))
+            for intake, group in groupby(submissions, key=find_intake)
+        ]
+
+        async def all_outcomes() -> list[Signed | Exception]:
+            return [outcome for group in groups for outcome in await group]
+
+        return groups[0] if len(groups) == 1 else asyncio.ensure_future(all_outcomes())
 
     async def add_batch(self, header: bytes, peer: str, chunks: Chunks) -> None:
         """Takes the predecessor's batch and starts to mix; see `Batches.take`."""
@@ -226,3 +258,20 @@ class MixNode:
     ) -> Submissions:
         """The intake for submissions of this credential."""
         return self._services.submissions
+
+
+def _accept_group(
+    intake: Submissions | ShuffleDPError, live: LiveRound, submissions: list[WholeSubmission]
+) -> asyncio.Future[list[Signed | Exception]]:
+    if isinstance(intake, ShuffleDPError):
+        return _refuse_all(intake, len(submissions))
+    try:
+        return intake.accept_all(live, submissions)
+    except ShuffleDPError as error:
+        return _refuse_all(error, len(submissions))
+
+
+def _refuse_all(error: ShuffleDPError, count: int) -> asyncio.Future[list[Signed | Exception]]:
+    refused: asyncio.Future[list[Signed | Exception]] = asyncio.get_running_loop().create_future()
+    refused.set_result([error] * count)
+    return refused

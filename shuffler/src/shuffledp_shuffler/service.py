@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from itertools import groupby
 from typing import Any, Final
 
 import grpc
@@ -16,7 +18,6 @@ from shuffledp_core.errors import (
     DiskError,
     InvalidSubmissionError,
     MalformedRequestError,
-    ShuffleDPError,
 )
 from shuffledp_core.runtime.tasks import finish_if_cancelled
 from shuffledp_core.transport.chunks import WHOLE_BYTES, chunks
@@ -25,7 +26,8 @@ from shuffledp_core.transport.rpc_errors import Rules
 from shuffledp_core.transport.tls import CLIENT, peer_name
 from shuffledp_core.vocabulary import Role
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
-from shuffledp_shuffler.gateways import Answer, Gateways, Taken
+from shuffledp_shuffler.gateways import Answer, Begun, Gateways
+from shuffledp_shuffler.intake import WholeSubmission
 from shuffledp_shuffler.live import RoundSnapshot
 from shuffledp_shuffler.node import MixNode
 from shuffledp_shuffler.round_state import Phase
@@ -146,15 +148,33 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
                         answers=[self._answer_message(answer) for answer in group]
                     )
 
-    def _begin(self, request: node_pb2.SubmitWholeRequest) -> Taken:
-        header = request.header
-        try:
-            _require_short(request.ByteSize())
-            return self._node.submit(
-                header.round_id, header.credential, header.claim, request.envelope
+    def _begin(self, requests: Sequence[node_pb2.SubmitWholeRequest]) -> Begun:
+        """Begins submissions of one message of a stream."""
+        parts = [
+            self._begin_some(round_id, fits=fits, requests=list(group))
+            for (round_id, fits), group in groupby(
+                requests,
+                key=lambda request: (request.header.round_id, request.ByteSize() <= WHOLE_BYTES),
             )
-        except ShuffleDPError as error:
-            return error
+        ]
+
+        async def outcomes() -> list[Signed | Exception]:
+            return [outcome for part in parts for outcome in await part]
+
+        return parts[0] if len(parts) == 1 else asyncio.ensure_future(outcomes())
+
+    def _begin_some(
+        self, round_id: str, *, fits: bool, requests: list[node_pb2.SubmitWholeRequest]
+    ) -> Begun:
+        if not fits:
+            refused = asyncio.get_running_loop().create_future()
+            refused.set_result([_too_long(request.ByteSize()) for request in requests])
+            return refused
+        submissions = [
+            WholeSubmission(request.header.credential, request.header.claim, request.envelope)
+            for request in requests
+        ]
+        return self._node.submit_all(round_id, submissions)
 
     def _answer_message(self, answer: Answer) -> node_pb2.SubmissionAnswer:
         if isinstance(answer, Signed):
@@ -260,22 +280,24 @@ async def _envelope(
 
 async def _submissions(
     messages: AsyncIterator[node_pb2.SubmitManyRequest],
-) -> AsyncIterator[node_pb2.SubmitWholeRequest]:
+) -> AsyncIterator[Sequence[node_pb2.SubmitWholeRequest]]:
     async for message in messages:
         if not message.submissions:
             raise MalformedRequestError(
                 "a message of the stream brings no submission; send one at least in each"
             )
-        for submission in message.submissions:
-            yield submission
+        yield message.submissions
 
 
 def _require_short(length: int) -> None:
     if length > WHOLE_BYTES:
-        raise InvalidSubmissionError(
-            f"a submission of {length} bytes in one message, where {WHOLE_BYTES} are allowed; "
-            "stream it"
-        )
+        raise _too_long(length)
+
+
+def _too_long(length: int) -> InvalidSubmissionError:
+    return InvalidSubmissionError(
+        f"a submission of {length} bytes in one message, where {WHOLE_BYTES} are allowed; stream it"
+    )
 
 
 _Asking = node_pb2.AnswerRequest | node_pb2.SettleAccusationRequest | node_pb2.SetDummiesRequest

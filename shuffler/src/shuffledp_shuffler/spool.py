@@ -9,8 +9,8 @@ writes leaves nothing but ignored bytes at the file's end.
 
 All writes go through one thread with group commit: whatever arrived while the last commit was under
 way shares the next one, so that many concurrent submissions cost one flush of each file. The same
-thread checks and answers them where it is told how (`take`), so that a whole group costs one change
-of threads each way.
+thread checks and answers them (`Steps`), so that a whole group costs one change of threads each
+way.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from shuffledp_core.errors import (
     DifferentSubmissionError,
@@ -36,6 +37,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.runtime.files import sync
 
 T = TypeVar("T")
+ItemT = TypeVar("ItemT")
 
 MAX_GROUP: Final = 256
 """Most submissions in one commit.
@@ -68,43 +70,78 @@ class Submission:
     refusal: ShuffleDPError | None = None
 
 
-CheckTogether: TypeAlias = Callable[[Sequence[bytes]], Sequence[ShuffleDPError | None]]
-"""The refusal of each of some envelopes, or None."""
+ItemT_contra = TypeVar("ItemT_contra", contravariant=True)
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
+
+
+class Steps(Protocol[ItemT_contra, AnswerT_co]):
+    """What is done with submissions besides storing them, in the writer's thread.
+
+    Items of equal steps that are stored together are checked together, and answered together.
+    """
+
+    def check(self, items: Sequence[ItemT_contra]) -> Sequence[Submission | Exception]:
+        """The submission of each item, with an envelope of the round's length, or its error."""
+
+    def answer(self, stored: Sequence[Submission]) -> Sequence[AnswerT_co]:
+        """The answer to each stored submission."""
+
+
+@dataclass(frozen=True, eq=False)
+class _OneByOne(Generic[T]):
+    """Steps of a single submission."""
+
+    check_one: Callable[[], Submission]
+    answer_one: Callable[[Submission], T]
+
+    def check(self, items: Sequence[None]) -> Sequence[Submission]:
+        return [self.check_one() for _ in items]
+
+    def answer(self, stored: Sequence[Submission]) -> Sequence[T]:
+        return [self.answer_one(submission) for submission in stored]
 
 
 @dataclass(eq=False)
 class _Request:
-    """One request to the writer.
+    """One request to the writer: some items, which are answered together.
 
-    `check` gives the submission or raises; `make_answer` makes the answer once it is stored.
-
-    `weight` is the length of the envelope, bytes; `check_together` see `Spool.store`.
+    `weight` is the length of their envelopes, bytes. `is_single`: the answer is the only item's, or
+    its exception; else a list of both.
     """
 
-    check: Callable[[], Submission]
-    make_answer: Callable[[Submission], Any]
+    steps: Steps[Any, Any]
+    items: Sequence[Any]
     weight: int
+    is_single: bool
     answer: asyncio.Future[Any] = field(repr=False)
-    check_together: CheckTogether | None = None
+    outcomes: list[Any] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Entry:
+    """One item while its group is processed; the outcome is its answer or its exception."""
+
+    steps: Steps[Any, Any]
+    submission: Submission | None = None
     outcome: Any = None
 
-    def run_check(self) -> Submission | None:
-        """Checks the submission; returns None after an error, which is then the outcome."""
-        try:
-            return self.check()
-        # Whatever it is, it concerns only this caller, and the thread must go on for the others.
-        except Exception as error:  # noqa: BLE001
-            self.outcome = error
-            return None
 
-    def settle(self, submission: Submission) -> None:
-        """Makes the answer."""
-        try:
-            self.outcome = self.make_answer(submission)
-        except sqlite3.Error as error:
-            self.outcome = NodeFault(f"{_trouble(error)}; send it again later")
-        except Exception as error:  # noqa: BLE001 - as above
-            self.outcome = error
+@dataclass
+class _AcceptedRows:
+    """What is accepted of a group: digests by credential, and digests of any credential.
+
+    `rows` are those that the group adds.
+    """
+
+    digests_of: dict[bytes, bytes]
+    digests: set[bytes]
+    rows: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    def add(self, credential: bytes, digest: bytes) -> None:
+        """Accept a submission of the group, behind which the others come."""
+        self.digests_of[credential] = digest
+        self.digests.add(digest)
+        self.rows.append((credential, digest))
 
 
 @dataclass(eq=False)
@@ -154,6 +191,7 @@ class Spool:
         self._max_reports = max_reports
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Request | _Close | None] = queue.SimpleQueue()
+        self._deferred: _Request | None = None
         self._closed = False
         self._shut = False
         self._file = os.open(envelopes, os.O_RDWR | os.O_CREAT, 0o600)
@@ -199,7 +237,6 @@ class Spool:
         check: Callable[[], Submission],
         make_answer: Callable[[Submission], T],
         weight: int,
-        check_together: CheckTogether | None = None,
     ) -> asyncio.Future[T]:
         """Checks, stores and answers a submission in the writer's thread.
 
@@ -211,8 +248,6 @@ class Spool:
                 refused, or raises.
             make_answer: makes the answer from the stored submission.
             weight: length of the envelope, bytes.
-            check_together: checks the envelopes of a group behind `check`, those that no `check`
-                refused; one function for all of a round.
 
         Raises:
             UnknownRoundError: at once; the round was deleted.
@@ -222,8 +257,23 @@ class Spool:
             SubmissionClosedError: the round is closed or full.
             NodeFault: the disk refused the write; nothing was acknowledged.
         """
+        steps = _OneByOne(check, make_answer)
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._enqueue(_Request(check, make_answer, weight, answer, check_together))
+        self._enqueue(_Request(steps, [None], weight, is_single=True, answer=answer))
+        return answer
+
+    def store_all(
+        self, steps: Steps[ItemT, T], items: Sequence[ItemT], weight: int
+    ) -> asyncio.Future[list[T | Exception]]:
+        """Vectorised `store`: the answer to each item, or the exception that `store` would raise.
+
+        At most `MAX_GROUP` items; `weight` is the length of all their envelopes.
+
+        Raises:
+            UnknownRoundError: at once; the round was deleted.
+        """
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._enqueue(_Request(steps, items, weight, is_single=False, answer=answer))
         return answer
 
     async def find(self, credential: str) -> str | None:
@@ -272,12 +322,17 @@ class Spool:
         Also returns the last item taken.
         """
         group: list[_Request] = []
-        item = self._queue.get()
-        weight = 0
+        item: _Request | _Close | None = self._deferred or self._queue.get()
+        self._deferred = None
+        count = weight = 0
         while isinstance(item, _Request):
+            count += len(item.items)
+            if group and count > MAX_GROUP:
+                self._deferred = item
+                break
             group.append(item)
             weight += item.weight
-            if len(group) >= MAX_GROUP or weight >= MAX_GROUP_BYTES:
+            if count >= MAX_GROUP or weight >= MAX_GROUP_BYTES:
                 break
             try:
                 item = self._queue.get_nowait()
@@ -286,14 +341,11 @@ class Spool:
         return group, item
 
     def _process(self, group: list[_Request]) -> None:
-        checked = [
-            (request, submission)
-            for request in group
-            if (submission := request.run_check()) is not None
-        ]
-        checked = _check_together(checked)
+        entries: list[_Entry] = []
+        for steps, requests in groupby(group, key=lambda request: request.steps):
+            entries += _check(steps, [item for request in requests for item in request.items])
         try:
-            stored = self._commit(checked)
+            stored = self._commit([entry for entry in entries if entry.submission is not None])
         except (OSError, sqlite3.Error) as error:
             if self._database.in_transaction:
                 self._database.execute(
@@ -302,32 +354,37 @@ class Spool:
             failure = NodeFault(
                 f"the submission could not be stored ({error}); send it again later"
             )
-            for request, _ in checked:
-                request.outcome = failure
+            for entry in entries:
+                if entry.submission is not None:
+                    entry.outcome = failure
         else:
-            for request, submission in stored:
-                # Answered only behind the COMMIT: what an answer says is on disk, also of others in
-                # the same group.
-                request.settle(submission)
+            # Answered only behind the COMMIT: what an answer says is on disk, also of others in
+            # the same group.
+            for steps, answered in groupby(stored, key=lambda entry: entry.steps):
+                _answer_entries(steps, list(answered))
+        outcomes = (entry.outcome for entry in entries)
+        for request in group:
+            request.outcomes = [next(outcomes) for _ in request.items]
         self._loop.call_soon_threadsafe(_answer, group)
 
-    def _commit(
-        self, group: list[tuple[_Request, Submission]]
-    ) -> list[tuple[_Request, Submission]]:
+    def _commit(self, entries: list[_Entry]) -> list[_Entry]:
         """Commit a group: envelopes first, then the index, so that indexed envelopes always exist.
 
         Returns the stored submissions and the queries; the others have their refusal as outcome.
         """
-        if not group:
+        if not entries:
             return []
         self._database.execute("BEGIN IMMEDIATE")
+        accepted = self._look_up(entries)
         fresh: list[bytes] = []
         stored = []
-        for request, submission in group:
-            request.outcome = self._admit(submission, self._accepted + len(fresh), fresh)
-            if request.outcome is None:
-                stored.append((request, submission))
+        for entry in entries:
+            if entry.submission is not None:
+                entry.outcome = self._admit(entry.submission, accepted, fresh)
+            if entry.outcome is None:
+                stored.append(entry)
         if fresh:
+            self._database.executemany("INSERT INTO accepted VALUES (?, ?)", accepted.rows)
             # At the committed count, not at the file's end: bytes that a crash left beyond it are
             # overwritten.
             data = b"".join(fresh)
@@ -341,35 +398,58 @@ class Spool:
         self._count(len(fresh))
         return stored
 
+    def _look_up(self, entries: list[_Entry]) -> _AcceptedRows:
+        """Look up what is accepted already of the submissions of a group."""
+        complete = [
+            entry.submission
+            for entry in entries
+            if entry.submission is not None and entry.submission.envelope is not None
+        ]
+        credentials = [bytes.fromhex(submission.credential) for submission in complete]
+        # What a refused submission names as its digest nobody has compared with anything.
+        digests = [
+            bytes.fromhex(submission.digest)
+            for submission in complete
+            if submission.refusal is None
+        ]
+        return _AcceptedRows(
+            dict(self._select("credential, digest", "credential", credentials)),
+            {digest for digest, _ in self._select("digest, credential", "digest", digests)},
+        )
+
+    def _select(self, columns: str, column: str, values: list[bytes]) -> list[tuple[bytes, bytes]]:
+        """The rows that have one of these values in a column; at most a group of them."""
+        places = ", ".join("?" * len(values))
+        query = f"SELECT {columns} FROM accepted WHERE {column} IN ({places})"  # noqa: S608 - constants
+        return self._database.execute(query, values).fetchall()
+
     def _admit(
-        self, submission: Submission, count: int, fresh: list[bytes]
+        self, submission: Submission, accepted: _AcceptedRows, fresh: list[bytes]
     ) -> ShuffleDPError | None:
         if submission.envelope is None:
             return None
         credential = bytes.fromhex(submission.credential)
-        stored = self._digest_of(credential)
+        stored = accepted.digests_of.get(credential)
         # First of all: the repetition of an accepted submission is answered also when the round is
         # closed or full.
         if stored is not None:
-            return None if stored == submission.digest else different_submission()
+            return None if stored.hex() == submission.digest else different_submission()
         if submission.refusal is not None:
             return submission.refusal
-        # Not before: what a refused submission names as its digest nobody has compared with
-        # anything.
         digest = bytes.fromhex(submission.digest)
         # A copy would be dropped in the mix as repeated onions and cost the round reports; here it
         # costs nothing.
-        if self._database.execute("SELECT 1 FROM accepted WHERE digest = ?", (digest,)).fetchone():
+        if digest in accepted.digests:
             return InvalidSubmissionError(
                 "another credential already submitted this very envelope; seal your own"
             )
-        if self._closed or count >= self._max_reports:
+        if self._closed or self._accepted + len(fresh) >= self._max_reports:
             return SubmissionClosedError(
                 "the round is full" if not self._closed else "the round is closed"
             )
         refusal = self._guard(submission.credential, submission.envelope)
         if refusal is None:
-            self._database.execute("INSERT INTO accepted VALUES (?, ?)", (credential, digest))
+            accepted.add(credential, digest)
             fresh.append(submission.envelope)
         return refusal
 
@@ -380,23 +460,32 @@ class Spool:
         return None if row is None else bytes(row[0]).hex()
 
 
-def _check_together(
-    group: list[tuple[_Request, Submission]],
-) -> list[tuple[_Request, Submission]]:
-    """The submissions that pass `check_together`; the others have their refusal as outcome."""
-    envelopes: dict[CheckTogether, list[tuple[_Request, bytes]]] = {}
-    for request, submission in group:
-        check, envelope = request.check_together, submission.envelope
-        if check is not None and envelope is not None and submission.refusal is None:
-            envelopes.setdefault(check, []).append((request, envelope))
-    for check, pairs in envelopes.items():
-        try:
-            refusals = check([envelope for _, envelope in pairs])
-        except ShuffleDPError as error:  # such as an erased key, which concerns all of them
-            refusals = [error] * len(pairs)
-        for (request, _), refusal in zip(pairs, refusals, strict=True):
-            request.outcome = refusal
-    return [(request, submission) for request, submission in group if request.outcome is None]
+def _check(steps: Steps[Any, Any], items: Sequence[Any]) -> list[_Entry]:
+    """An entry for each item: its submission, or the error as its outcome."""
+    try:
+        checked = steps.check(items)
+    # Whatever it is, it concerns only these callers, and the thread must go on for the others.
+    except Exception as error:  # noqa: BLE001
+        checked = [error] * len(items)
+    return [
+        _Entry(steps, outcome=result)
+        if isinstance(result, Exception)
+        else _Entry(steps, submission=result)
+        for result in checked
+    ]
+
+
+def _answer_entries(steps: Steps[Any, Any], entries: list[_Entry]) -> None:
+    """Make the answers to what is stored."""
+    submissions = [entry.submission for entry in entries if entry.submission is not None]
+    try:
+        answers = steps.answer(submissions)
+    except sqlite3.Error as error:
+        answers = [NodeFault(f"{_trouble(error)}; send it again later")] * len(entries)
+    except Exception as error:  # noqa: BLE001 - as above
+        answers = [error] * len(entries)
+    for entry, answer in zip(entries, answers, strict=True):
+        entry.outcome = answer
 
 
 def different_submission() -> DifferentSubmissionError:
@@ -418,7 +507,9 @@ def _answer(group: Iterable[_Request]) -> None:
         # its receipt.
         if request.answer.done():
             continue
-        if isinstance(request.outcome, Exception):
-            request.answer.set_exception(request.outcome)
+        if not request.is_single:
+            request.answer.set_result(request.outcomes)
+        elif isinstance(request.outcomes[0], Exception):
+            request.answer.set_exception(request.outcomes[0])
         else:
-            request.answer.set_result(request.outcome)
+            request.answer.set_result(request.outcomes[0])

@@ -7,8 +7,8 @@ one upload per credential, and its place only while bytes arrive at the required
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -105,24 +105,27 @@ class Uploads:
         async with self.reserve(length):
             yield await self.gather(chunks, length)
 
-    @contextmanager
-    def message(self) -> Iterator[None]:
-        """Counts a submission that came in one message, until it is answered.
+    def begin_messages(self, count: int) -> int:
+        """Counts submissions that came in one message each, until `end_messages`.
 
-        `BusyError` for one too many.
+        Returns how many there is room for: the others are refused.
 
-        It needs none of the upload places: it has arrived completely, and slow uploads must not
-        delay it.
+        They need none of the upload places: they have arrived completely, and slow uploads must not
+        delay them.
         """
-        if self._messages >= self._bounds.line:
-            raise BusyError(
-                f"{self._messages} submissions are being checked here; send it again later"
-            )
-        self._messages += 1
-        try:
-            yield
-        finally:
-            self._messages -= 1
+        begun = min(count, max(0, self._bounds.line - self._messages))
+        self._messages += begun
+        return begun
+
+    def end_messages(self, count: int) -> None:
+        """Ends what `begin_messages` has begun."""
+        self._messages -= count
+
+    def message_refusal(self) -> BusyError:
+        """The refusal of a submission for which `begin_messages` has no room."""
+        return BusyError(
+            f"{self._messages} submissions are being checked here; send it again later"
+        )
 
     async def _wait_for_room(self, length: int) -> None:
         if self._waiting >= self._bounds.line:
