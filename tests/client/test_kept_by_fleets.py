@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from client_rounds import NOW, POPULATION, Draft, make_deployment
 
-from shuffledp_client.submission import PreparedSubmission
+from shuffledp_client.blocks import Block
 from shuffledp_client.verification import CheckedRound, verify_round
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.mechanisms import KRRHistogram, RapporHistogram
+from shuffledp_core.onion.geometry import TAG_BYTES
 from shuffledp_sim.users import fleet, play
 from shuffledp_sim.users.fleet import ANY_ROUND, DeployedSystem, Fleet
 from shuffledp_sim.users.memory import Memory
@@ -33,9 +34,9 @@ USERS = 5
 
 
 class Uploads:
-    """In the place of the way to the entry node: keeps what is sent."""
+    """In the place of the way to the entry node: keeps the messages of every user."""
 
-    sent: list[PreparedSubmission]
+    sent: list[bytes]
 
     def __init__(self, *_: object) -> None:
         pass
@@ -46,19 +47,25 @@ class Uploads:
     async def __aexit__(self, *_: object) -> None:
         pass
 
-    async def submit(self, submission: PreparedSubmission) -> None:
-        self.sent.append(submission)
+    async def submit_block(self, block: Block) -> list[None]:
+        self.sent += block.messages
+        return [None] * len(block)
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[PreparedSubmission]:
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     Uploads.sent = []
     monkeypatch.setattr(fleet, "LongStream", Uploads)
     return Uploads.sent
 
 
+def symbols_of(messages: bytes, width: int) -> list[bytes]:
+    """The symbols of packed messages of this width, without their tags."""
+    return [messages[start : start + width - TAG_BYTES] for start in range(0, len(messages), width)]
+
+
 async def test_the_users_of_a_run_keep_their_responses_over_its_rounds(
-    tmp_path: Path, sent: list[PreparedSubmission], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment = make_deployment(tmp_path / "deployment")
     questions = [SURE, SURE, SURE.about(1)]
@@ -86,11 +93,13 @@ async def test_the_users_of_a_run_keep_their_responses_over_its_rounds(
         system = DeployedSystem(deployment, POPULATION, None)
         await play.play(system, np.arange(USERS), pool, once=False)  # type: ignore[arg-type] # threads are fewer to start
     assert len(sent) == 3 * USERS
+    width = rounds[0].geometry.plain_bytes
     first, second, other = (
-        sorted(one.symbols for one in sent[k * USERS : (k + 1) * USERS]) for k in range(3)
+        sorted(symbols_of(one, width) for one in sent[k * USERS : (k + 1) * USERS])
+        for k in range(3)
     )
     assert first == second
-    assert len(set(first) & set(other)) <= 1
+    assert len(set(map(tuple, first)) & set(map(tuple, other))) <= 1
 
 
 async def test_pieces_of_any_size_find_the_same_users_and_other_mechanisms_keep_nothing() -> None:

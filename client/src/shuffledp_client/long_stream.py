@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeAlias
 
 import grpc
 
-from shuffledp_client.transport import CALL_SECONDS, EntryNode, submission_header
+from shuffledp_client.blocks import Block, submission_header
+from shuffledp_client.transport import CALL_SECONDS, EntryNode, with_retries
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import NodeFault, ShuffleDPError, UnreachableError, by_code
 from shuffledp_core.transport.chunks import WHOLE_BYTES
@@ -25,8 +28,6 @@ from shuffledp_proto.v1 import node_pb2, node_pb2_grpc
 _Call: TypeAlias = grpc.aio.StreamStreamCall[
     node_pb2.SubmitManyRequest, node_pb2.SubmitManyResponse
 ]
-_Asked: TypeAlias = tuple[node_pb2.SubmitWholeRequest, asyncio.Future[Signed]]
-"""A submission, and where its answer is waited for."""
 
 
 class LongStream(EntryNode):
@@ -49,11 +50,50 @@ class LongStream(EntryNode):
         request = node_pb2.SubmitWholeRequest(header=header, envelope=envelope)
         if request.ByteSize() > WHOLE_BYTES:
             return await super().deliver(round_id, credential, claim, envelope)
+        (answer,) = await self._open_stream().answers([request])
+        if isinstance(answer, ShuffleDPError):
+            raise answer
+        return answer
+
+    async def submit_block(self, block: Block) -> list[ShuffleDPError | None]:
+        """Sends a block, again and again if need be, and checks all receipts.
+
+        Returns for each submission None, or what `EntryNode.submit` would raise for it.
+        """
+        try:
+            answers = await with_retries(lambda: self._deliver_block(block), self._backoff)
+        except UnreachableError as error:
+            return [error] * len(block)
+        # Refused for want of room, for example: these go alone, with pauses.
+        for index, answer in enumerate(answers):
+            if isinstance(answer, UnreachableError):
+                answers[index] = await self._submit_alone(block.parse()[index])
+        return block.check_receipts(self._party, answers)
+
+    async def _deliver_block(self, block: Block) -> list[Signed | ShuffleDPError]:
+        return await self._open_stream().answers(block.parse())
+
+    async def _submit_alone(self, request: node_pb2.SubmitWholeRequest) -> Signed | ShuffleDPError:
+        header = request.header
+        try:
+            return await with_retries(
+                lambda: self.deliver(
+                    header.round_id,
+                    Signed.from_bytes(header.credential),
+                    Signed.from_bytes(header.claim),
+                    request.envelope,
+                ),
+                self._backoff,
+            )
+        except ShuffleDPError as error:
+            return error
+
+    def _open_stream(self) -> _Stream:
         if self._stream is None or self._stream.is_ended:
             self._stream = _Stream(
                 node_pb2_grpc.NodeStub(self._channel).SubmitMany(), self._party.name
             )
-        return await self._stream.answer(request)
+        return self._stream
 
     async def __aexit__(
         self,
@@ -66,6 +106,34 @@ class LongStream(EntryNode):
         await super().__aexit__(kind, error, trace)
 
 
+@dataclass(eq=False)
+class _PendingSubmissions:
+    """Submissions that are answered together, and where their answers are waited for."""
+
+    submissions: Sequence[node_pb2.SubmitWholeRequest]
+    settled: asyncio.Future[list[Signed | ShuffleDPError]]
+    answers: list[Signed | ShuffleDPError] = field(default_factory=list)
+    length: int = 0
+
+    def take(self, answer: node_pb2.SubmissionAnswer) -> bool:
+        """Keep the next answer; return True after the last one."""
+        try:
+            self.answers.append(_receipt(answer))
+        except ShuffleDPError as error:
+            self.answers.append(error)
+        if len(self.answers) < len(self.submissions):
+            return False
+        if not self.settled.done():  # whoever asked may have gone
+            self.settled.set_result(self.answers)
+        return True
+
+    def fail(self, error: ShuffleDPError) -> None:
+        """Answer with what ended the stream."""
+        if not self.settled.done():
+            self.settled.set_exception(error)
+            self.settled.exception()  # whoever asked may have gone, and then nobody need hear it
+
+
 class _Stream:
     """One stream, whose answers come in the order of its submissions.
 
@@ -75,8 +143,8 @@ class _Stream:
     def __init__(self, call: _Call, party: str) -> None:
         self._call = call
         self._party = party
-        self._unsent: deque[_Asked] = deque()
-        self._waiting: deque[asyncio.Future[Signed]] = deque()
+        self._unsent: deque[_PendingSubmissions] = deque()
+        self._waiting: deque[_PendingSubmissions] = deque()
         self._more = asyncio.Event()
         self._end: ShuffleDPError | None = None
         self._writing = asyncio.create_task(self._write())
@@ -87,14 +155,21 @@ class _Stream:
         """True if it takes no more submissions."""
         return self._end is not None
 
-    async def answer(self, submission: node_pb2.SubmitWholeRequest) -> Signed:
-        """Send a submission; return its receipt, or raise its refusal or what ended the stream."""
-        answer: asyncio.Future[Signed] = asyncio.get_running_loop().create_future()
-        self._unsent.append((submission, answer))
+    async def answers(
+        self, submissions: Sequence[node_pb2.SubmitWholeRequest]
+    ) -> list[Signed | ShuffleDPError]:
+        """Send submissions in one message; return the receipt or the refusal of each.
+
+        They fit into one message. Raises what ended the stream.
+        """
+        settled: asyncio.Future[list[Signed | ShuffleDPError]]
+        settled = asyncio.get_running_loop().create_future()
+        length = sum(submission.ByteSize() for submission in submissions)
+        self._unsent.append(_PendingSubmissions(submissions, settled, length=length))
         self._more.set()
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                return await answer
+                return await settled
         except TimeoutError as error:
             self._call.cancel()  # what stands behind it in the line would wait as long
             raise UnreachableError(
@@ -130,14 +205,14 @@ class _Stream:
         group: list[node_pb2.SubmitWholeRequest] = []
         length = 0
         while self._unsent:
-            submission, answer = self._unsent[0]
-            length += submission.ByteSize()
+            pending = self._unsent[0]
+            length += pending.length
             if group and length > WHOLE_BYTES:
                 break
             self._unsent.popleft()
-            if not answer.done():  # whoever asked may have gone
-                group.append(submission)
-                self._waiting.append(answer)
+            if not pending.settled.done():  # whoever asked may have gone
+                group += pending.submissions
+                self._waiting.append(pending)
         return node_pb2.SubmitManyRequest(submissions=group) if group else None
 
     async def _read_answers(self) -> None:
@@ -146,8 +221,8 @@ class _Stream:
         )
         try:
             async for response in self._call:
-                for settled in require_readable(response, self._party).answers:
-                    self._settle(settled)
+                for answer in require_readable(response, self._party).answers:
+                    self._settle(answer)
         except grpc.aio.AioRpcError as error:
             end = error_of_call(error, self._party)
         except ShuffleDPError as error:
@@ -159,26 +234,14 @@ class _Stream:
             self._end = end
             self._call.cancel()
             self._writing.cancel()
-            for answer in (*self._waiting, *(answer for _, answer in self._unsent)):
-                _fail(answer, end)
+            for pending in (*self._waiting, *self._unsent):
+                pending.fail(end)
 
-    def _settle(self, settled: node_pb2.SubmissionAnswer) -> None:
+    def _settle(self, answer: node_pb2.SubmissionAnswer) -> None:
         if not self._waiting:
             raise NodeFault(f"{self._party} answered more submissions than were sent")
-        answer = self._waiting.popleft()
-        try:
-            receipt = _receipt(settled)
-        except ShuffleDPError as error:
-            _fail(answer, error)
-        else:
-            if not answer.done():  # whoever asked may have gone
-                answer.set_result(receipt)
-
-
-def _fail(answer: asyncio.Future[Signed], error: ShuffleDPError) -> None:
-    if not answer.done():
-        answer.set_exception(error)
-        answer.exception()  # whoever asked may have gone, and then nobody need hear it
+        if self._waiting[0].take(answer):
+            self._waiting.popleft()
 
 
 def _receipt(answer: node_pb2.SubmissionAnswer) -> Signed:

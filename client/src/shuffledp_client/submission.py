@@ -17,9 +17,10 @@ from shuffledp_client.encoding import add_tags, pack, symbols
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Party, Receipt
-from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.signed import Signed, sign_each
+from shuffledp_core.documents.signing import public_keys
 from shuffledp_core.documents.submission import SubmissionClaim
-from shuffledp_core.errors import ForeignDocumentError
+from shuffledp_core.errors import DocumentError, ForeignDocumentError
 from shuffledp_core.mixproof.claiming import enrolled_claim, pack_claim
 from shuffledp_core.mixproof.claims import PreparedClaim, make_claim
 from shuffledp_core.mixproof.terms import MixTerms
@@ -27,7 +28,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelopes
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.runtime.keys import Identity, verify_from
+from shuffledp_core.runtime.keys import Identity, verify_all_from
 from shuffledp_core.sampling.randomisers import Recall, randomise
 from shuffledp_core.sampling.randomness import RandomBytes, RandomIntegers, system_random
 
@@ -36,11 +37,12 @@ from shuffledp_core.sampling.randomness import RandomBytes, RandomIntegers, syst
 class Member:
     """One user of a population: its private key (raw Ed25519, 32 bytes) and its signed credential.
 
-    Picklable.
+    Picklable. `public_key` spares computing it again; empty where it is not at hand.
     """
 
     private_key: bytes = field(repr=False)
     credential: Signed
+    public_key: bytes = b""
 
     @classmethod
     def of(cls, key: Ed25519PrivateKey, credential: Signed) -> Member:
@@ -111,6 +113,16 @@ def seal_all(
     Raises:
         ValueError: the arguments do not fit the geometry.
     """
+    return _seal_messages(geometry, round_id, public_keys, users)[0]
+
+
+def _seal_messages(
+    geometry: Geometry,
+    round_id: str,
+    public_keys: Sequence[bytes],
+    users: Sequence[tuple[bytes, bytes]],
+) -> tuple[list[bytes], list[list[bytes]]]:
+    """What `seal_all` gives, and each user's messages with their tags."""
     sources = [
         stream(seed) for _, seed in users
     ]  # one stream each: all tags come before the first ephemeral key
@@ -118,7 +130,7 @@ def seal_all(
         add_tags(geometry, packed, source)
         for (packed, _), source in zip(users, sources, strict=True)
     ]
-    return seal_envelopes(geometry, round_id, public_keys, messages, sources)
+    return seal_envelopes(geometry, round_id, public_keys, messages, sources), messages
 
 
 def prepare(
@@ -172,6 +184,17 @@ def prepare_all(
         UsageError: a value is outside the round's domain.
         ValueError: there is not one kept response for each user.
     """
+    prepared = prepare_with_messages(verified, users, random, kept_responses)
+    return [submission for submission, _ in prepared]
+
+
+def prepare_with_messages(
+    verified: CheckedRound,
+    users: Sequence[tuple[int, Member]],
+    random: RandomBytes = system_random,
+    kept_responses: Sequence[int] | None = None,
+) -> list[tuple[PreparedSubmission, bytes]]:
+    """What `prepare_all` gives, each with its `messages`, which need not be computed again."""
     responses: Sequence[int | None] = (
         [None] * len(users) if kept_responses is None else kept_responses
     )
@@ -209,7 +232,7 @@ def prepare_answer(
     Raises:
         ValueError: the round's mechanism has no such answer.
     """
-    return _seal(verified, [_draw(verified, answer, random)], [member], random)[0]
+    return _seal(verified, [_draw(verified, answer, random)], [member], random)[0][0]
 
 
 def prepare_symbols(
@@ -222,9 +245,8 @@ def prepare_symbols(
 
     A step of its own for experiments whose users lie; `prepare` is what devices call.
     """
-    return _seal(
-        verified, [(pack(verified.geometry, chosen), random(SEED_BYTES))], [member], random
-    )[0]
+    drawn = (pack(verified.geometry, chosen), random(SEED_BYTES))
+    return _seal(verified, [drawn], [member], random)[0][0]
 
 
 def _draw(verified: CheckedRound, answer: int, random: RandomBytes) -> tuple[bytes, bytes]:
@@ -240,17 +262,18 @@ def _seal(
     drawn: Sequence[tuple[bytes, bytes]],
     members: Sequence[Member],
     random: RandomBytes,
-) -> list[PreparedSubmission]:
+) -> list[tuple[PreparedSubmission, bytes]]:
     if verified.mixing is not None:
-        return [
+        claims = [
             _claim(verified, verified.mixing, member, packed, random)
             for member, (packed, _) in zip(members, drawn, strict=True)
         ]
-    envelopes = seal_all(verified.geometry, verified.round_id, verified.public_keys, drawn)
-    return [
-        _sign(verified, member, envelope, packed, seed)
-        for member, envelope, (packed, seed) in zip(members, envelopes, drawn, strict=True)
-    ]
+        return [(claim, claim.messages) for claim in claims]
+    envelopes, messages = _seal_messages(
+        verified.geometry, verified.round_id, verified.public_keys, drawn
+    )
+    prepared = _sign_all(verified, members, envelopes, drawn)
+    return list(zip(prepared, map(b"".join, messages), strict=True))
 
 
 def _claim(
@@ -287,22 +310,56 @@ def wrap_claim(
 def _sign(
     verified: CheckedRound, member: Member, envelope: bytes, packed: bytes, seed: bytes
 ) -> PreparedSubmission:
-    identity = member.identity()
-    claim = SubmissionClaim(
-        round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope)
-    )
-    return PreparedSubmission(
-        deployment=verified.deployment,
-        round_id=verified.round_id,
-        entry=verified.entry.name,
-        geometry=verified.geometry,
-        certificate_digest=verified.certificate_digest,
-        closes_at=verified.closes_at,
-        envelope=envelope,
-        claim=identity.sign(claim),
-        credential=member.credential,
-        symbols=packed,
-        seed=seed,
+    return _sign_all(verified, [member], [envelope], [(packed, seed)])[0]
+
+
+def _sign_all(
+    verified: CheckedRound,
+    members: Sequence[Member],
+    envelopes: Sequence[bytes],
+    drawn: Sequence[tuple[bytes, bytes]],
+) -> list[PreparedSubmission]:
+    """The submissions of sealed envelopes, of (packed symbols, seed) each."""
+    keys = [member.private_key for member in members]
+    names = [public_key.hex() for public_key in _public_keys(members)]
+    claims = [
+        SubmissionClaim(
+            round_id=verified.round_id, credential=name, envelope_digest=digest(envelope)
+        )
+        for name, envelope in zip(names, envelopes, strict=True)
+    ]
+    return [
+        PreparedSubmission(
+            deployment=verified.deployment,
+            round_id=verified.round_id,
+            entry=verified.entry.name,
+            geometry=verified.geometry,
+            certificate_digest=verified.certificate_digest,
+            closes_at=verified.closes_at,
+            envelope=envelope,
+            claim=claim,
+            credential=member.credential,
+            symbols=packed,
+            seed=seed,
+        )
+        for member, envelope, (packed, seed), claim in zip(
+            members, envelopes, drawn, sign_each(claims, names, keys), strict=True
+        )
+    ]
+
+
+def _public_keys(members: Sequence[Member]) -> list[bytes]:
+    if all(member.public_key for member in members):
+        return [member.public_key for member in members]
+    return public_keys([member.private_key for member in members])
+
+
+def expected_receipt(prepared: PreparedSubmission) -> Receipt:
+    """The content of the receipt that this submission must get."""
+    return Receipt(
+        round_id=prepared.round_id,
+        credential=prepared.claim.signer,
+        submission_digest=digest(prepared.envelope),
     )
 
 
@@ -318,11 +375,33 @@ def check_receipt(prepared: PreparedSubmission, entry: Party, signed: Signed) ->
         DocumentError: step 1, as `verify`.
         ForeignDocumentError: step 2.
     """
-    receipt = verify_from(entry, signed, Receipt)  # 1
-    actual = (receipt.round_id, receipt.credential, receipt.submission_digest)
-    expected = (prepared.round_id, prepared.claim.signer, digest(prepared.envelope))
-    if actual != expected:  # 2
-        raise ForeignDocumentError(
+    expected = expected_receipt(prepared)
+    (error,) = find_receipt_errors(entry, [(expected, signed)])
+    if error is not None:
+        raise error
+    return expected
+
+
+def find_receipt_errors(
+    entry: Party, receipts: Sequence[tuple[Receipt, Signed]]
+) -> list[DocumentError | None]:
+    """Vectorised `check_receipt` of (expected content, receipt): its error, or None."""
+    signed = [receipt for _, receipt in receipts]
+    return [
+        _receipt_error(entry, expected, receipt)
+        for (expected, _), receipt in zip(
+            receipts, verify_all_from(entry, signed, Receipt), strict=True
+        )
+    ]
+
+
+def _receipt_error(
+    entry: Party, expected: Receipt, receipt: Receipt | DocumentError
+) -> DocumentError | None:
+    if isinstance(receipt, DocumentError):  # 1
+        return receipt
+    if receipt != expected:  # 2
+        return ForeignDocumentError(
             f"the receipt of {entry.name!r} is for another submission; send the same again"
         )
-    return receipt
+    return None

@@ -25,6 +25,7 @@ from typing import Final, Protocol, Self, TypeVar
 import grpc
 import structlog
 
+from shuffledp_client.blocks import submission_header
 from shuffledp_client.submission import PreparedSubmission, check_receipt
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.models import Party, Roster
@@ -204,15 +205,6 @@ class EntryNode(_Caller):
                 await stub.Submit(pieces, timeout=CALL_SECONDS), party
             ).receipt
         return Signed.from_bytes(receipt)
-
-
-def submission_header(
-    round_id: str, credential: Signed, claim: Signed
-) -> node_pb2.SubmissionHeader:
-    """The message that precedes an envelope in a submission."""
-    return node_pb2.SubmissionHeader(
-        round_id=round_id, credential=credential.to_bytes(), claim=claim.to_bytes()
-    )
 
 
 async def _requests(

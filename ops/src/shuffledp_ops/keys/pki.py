@@ -37,6 +37,7 @@ from shuffledp_core.documents.models import (
     Witness,
 )
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.signing import generate_keys, public_keys
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.runtime.addresses import host_and_port, is_address
 from shuffledp_core.runtime.keys import ROOT, Identity, load_identity, read_file, read_roster
@@ -293,6 +294,16 @@ def issue_credentials(
                 Credential(population=enrolment.name, public_key=public, expires_at=ends)
             ),
         )
+
+
+def enrol_users(enrolment: Identity, count: int) -> list[tuple[bytes, Signed, bytes]]:
+    """Generates `count` fresh raw private keys in bulk, each with its credential and public key."""
+    keys = generate_keys(count)
+    publics = public_keys(keys)
+    credentials = [
+        Credential(population=enrolment.name, public_key=public.hex()) for public in publics
+    ]
+    return list(zip(keys, enrolment.sign_all(credentials), publics, strict=True))
 
 
 def write_client(

@@ -16,34 +16,37 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.progress import Stages
+from shuffledp_client.blocks import Block
 from shuffledp_client.board import check_board, check_result
 from shuffledp_client.long_stream import LongStream
 from shuffledp_client.policy import Policy
 from shuffledp_client.submission import Member, PreparedSubmission
 from shuffledp_client.transport import AnalystReader, find_round
 from shuffledp_client.verification import CheckedRound, parse_announcement, verify_round
-from shuffledp_core.documents.models import Credential
-from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.runtime.clock import system_clock
 from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport.tls import CLIENT
-from shuffledp_ops.keys.pki import Deployment, issue_credentials
+from shuffledp_ops.keys.pki import Deployment, enrol_users
 from shuffledp_sim.users.memory import Memory
-from shuffledp_sim.users.sealing import WORKERS, seal_users
+from shuffledp_sim.users.sealing import WORKERS, seal_blocks
 
 CONNECTIONS: Final = 4
 """TLS connections to the entry node; users share them as they would share a carrier's address."""
 
+BLOCKS: Final = 2 * CONNECTIONS
+"""Blocks under way at once: of each connection one is being answered while another one arrives."""
+
 MOST_UPLOADS: Final = 512
-"""Submissions under way at once: a node commits together what is there, and lets 1,024 wait."""
+"""Submissions under way at once that travel alone; a node lets 1,024 wait."""
 
 UPLOAD_BYTES: Final = 2**22
 """Bytes under way at once: of large envelopes, fewer than `MOST_UPLOADS`."""
@@ -189,6 +192,7 @@ class Fleet:
         places = asyncio.Semaphore(2 * WORKERS)
         by_size = UPLOAD_BYTES // verified.geometry.envelope_bytes
         uploads = asyncio.Semaphore(min(MOST_UPLOADS, max(FEWEST_UPLOADS, by_size)))
+        blocks = asyncio.Semaphore(BLOCKS)
         async with AsyncExitStack() as stack:
             entries = cycle(
                 [
@@ -207,22 +211,31 @@ class Fleet:
                     responses = await self._memory.recall(
                         self._pool, verified.mechanism, first, values
                     )
-                    prepared = await loop.run_in_executor(
-                        self._pool, seal_users, verified, users, responses
+                    sealed = await loop.run_in_executor(
+                        self._pool, seal_blocks, verified, users, responses
                     )
                     self._count_sealed(len(users), began)
+                    self._sample = self._sample or sealed.sample
                     async with _together() as group:
-                        for submission in prepared:
+                        for block in sealed.blocks:
+                            group.create_task(upload_block(block))
+                        for submission in sealed.long:
                             group.create_task(upload(submission))
                 finally:
                     places.release()
 
+            async def upload_block(block: Block) -> None:
+                async with blocks:
+                    outcomes = await next(entries).submit_block(block)
+                for messages, error in zip(block.messages, outcomes, strict=True):
+                    self._count(messages, error)
+                self._show_uploads()
+
             async def upload(submission: PreparedSubmission) -> None:
                 async with uploads:
-                    await self._upload(next(entries), submission)
-                self._stages.update(
-                    "upload", self.accepted + self.refused.total(), len(self._values)
-                )
+                    error = await _submit(next(entries), submission)
+                self._count(submission.messages, error)
+                self._show_uploads()
 
             async with _together() as group:
                 first = 0
@@ -232,24 +245,22 @@ class Fleet:
                     first += len(users)
         self._seconds["upload"] = time.perf_counter() - began - self._seconds["sealing"]
 
-    async def _upload(self, entry: LongStream, submission: PreparedSubmission) -> None:
-        try:
-            await entry.submit(submission)
-        except self._tolerated as error:
+    def _count(self, messages: bytes, error: ShuffleDPError | None) -> None:
+        """Count one user; `messages` are as they will be on the board."""
+        if error is None:
+            self.accepted += 1
+            self._sent_messages.append(messages)
+        elif isinstance(error, self._tolerated):
             self.refused[type(error).__name__] += 1
-            return
-        self.accepted += 1
-        self._sent_messages.append(submission.messages)
-        self._sample = submission
+        else:
+            raise error
+
+    def _show_uploads(self) -> None:
+        self._stages.update("upload", self.accepted + self.refused.total(), len(self._values))
 
     def _chunks(self, verified: CheckedRound) -> Iterator[list[tuple[int, Member]]]:
         for users in enrolled_users(self._system, verified, self._values):
-            # Out of the documents: to compute each from its private key again takes as long as a
-            # signature.
-            self.credentials += [
-                bytes.fromhex(from_json(member.credential.body, Credential).public_key)
-                for _, member in users
-            ]
+            self.credentials += [member.public_key for _, member in users]
             yield users
 
     def _count_sealed(self, users: int, began: float) -> None:
@@ -286,10 +297,10 @@ def enrolled_users(
     onions = verified.geometry.messages_per_user * (verified.geometry.hops - 1) + 1
     size = max(1, min(ONIONS_PER_TASK // onions, -(-len(values) // (4 * WORKERS))))
     enrolment = system.deployment.enrolment_of(system.population)
-    members = (Member.of(*pair) for pair in issue_credentials(enrolment, len(values)))
-    users = zip(values.tolist(), members, strict=True)
-    while piece := list(islice(users, size)):
-        yield piece
+    for first in range(0, len(values), size):
+        piece = values[first : first + size].tolist()
+        members = [Member(*pair) for pair in enrol_users(enrolment, len(piece))]
+        yield list(zip(piece, members, strict=True))
 
 
 def verified_for(system: System, data: bytes, round_id: str | None = None) -> CheckedRound:
@@ -298,6 +309,14 @@ def verified_for(system: System, data: bytes, round_id: str | None = None) -> Ch
     return verify_round(
         announcement, roster, ANY_ROUND, system.population, system_clock(), round_id
     )
+
+
+async def _submit(entry: LongStream, submission: PreparedSubmission) -> ShuffleDPError | None:
+    try:
+        await entry.submit(submission)
+    except ShuffleDPError as error:
+        return error
+    return None
 
 
 @asynccontextmanager

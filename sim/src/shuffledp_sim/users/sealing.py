@@ -13,10 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import Any, TypeAlias, TypeVar
 
-from shuffledp_client.submission import Member, PreparedSubmission, prepare_all
+from shuffledp_client.blocks import Block, make_blocks
+from shuffledp_client.submission import (
+    Member,
+    PreparedSubmission,
+    prepare_all,
+    prepare_with_messages,
+)
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.errors import UnreachableError
 from shuffledp_core.runtime.workers import WorkerPool, begin, cores
@@ -37,6 +44,27 @@ def seal_users(
 ) -> list[PreparedSubmission]:
     """Randomises and seals the values of some users, as their devices do; see `prepare_all`."""
     return prepare_all(verified, users, kept_responses=responses)
+
+
+@dataclass(frozen=True)
+class SealedUsers:
+    """Sealed submissions of some users: blocks, and those that do not fit into a message."""
+
+    blocks: list[Block]
+    long: list[PreparedSubmission]
+    sample: PreparedSubmission
+    """One of them all."""
+
+
+def seal_blocks(
+    verified: CheckedRound,
+    users: Sequence[tuple[int, Member]],
+    responses: Sequence[int] | None = None,
+) -> SealedUsers:
+    """Vectorised `seal_users`: what it gives, ready to be sent over a long stream."""
+    prepared = prepare_with_messages(verified, users, kept_responses=responses)
+    blocks, long = make_blocks(prepared)
+    return SealedUsers(blocks, long, prepared[0][0])
 
 
 class _DeafPool(WorkerPool):
