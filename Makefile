@@ -19,7 +19,7 @@ help:
 	@echo
 	@echo "Tests:"
 	@echo "make test-python PYTHON=/usr/bin/python3: tests of processes and sockets under another Python (4 min)"
-	@echo "make test-slow   whole pages as typed, wheels, full-size attacks (4 min)"
+	@echo "make test-slow   whole pages as typed, wheels, full-size attacks, wrong programs of the labs (6 min)"
 	@echo "make test-docker the container deployment (8 min), after building its images (4 min)"
 	@echo "make test-ray    rounds mixed on a Ray cluster, one of whose machines is killed (6 min)"
 	@echo "make nightly     what takes an idle machine: make test-ray, and its cost beside mixing in memory (10 min)"

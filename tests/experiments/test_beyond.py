@@ -1,5 +1,10 @@
 """The figures that no paper has: each runs in a quick form, draws its picture, and keeps certified
-above attained."""
+above attained.
+
+All of them together take half a minute of a processor, so they are among the slow tests. What they
+are computed with is tested in `tests/privacy`, and entries of published papers run in the files
+beside this one.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,8 @@ from shuffledp_experiments.beyond.plans import (
 from shuffledp_experiments.entry import Experiment, Kind, Results, Row
 from shuffledp_privacy.bounds import delta_bounds
 from shuffledp_privacy.local.flags import Pair
+
+pytestmark = pytest.mark.slow
 
 IDS = [entry.id for entry in ENTRIES]
 

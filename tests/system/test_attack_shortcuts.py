@@ -44,10 +44,10 @@ def flood() -> AttackReport:
     472 and 96 at worst prove .83, the claim is .2999. Geo-Shuffle: of two values 20 apart, noise
     of 10 or more has probability .0007; 989 and 11 at worst prove 3.04, the claim is 1.
 
-    A node without noise: the views of the two datasets are disjoint. N = 100 rounds that show an
-    event always or never prove 1.4, the claim is 1. Nodes that add up digits:
+    A node without noise: the views of the two datasets are disjoint. N = 75 rounds that show an
+    event always or never prove 1.1, the claim is 1. Nodes that add up digits:
     `test_noise_attack.py`."""
-    return run_flood(delta=1e-4, trials=2000, played=200, confidence=SURE)
+    return run_flood(delta=1e-4, trials=2000, played=150, confidence=SURE)
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +75,13 @@ def average() -> AttackReport:
 
 @pytest.fixture(scope="module")
 def dropout() -> AttackReport:
-    """N = 2000, claim .25.
+    """N = 1400, claim .25.
 
     A quarter of the shares has the law SGDL(1/4, e^-.25): .495 at 0 and .104 at 1.
 
-    848 and 302 at worst prove .55. For a half N = 10,000 would be needed to be as sure, so its
+    574 and 223 at worst prove .38. For a half N = 10,000 would be needed to be as sure, so its
     bound is not asserted."""
-    return run_dropout(trials=4000, confidence=SURE)
+    return run_dropout(trials=2800, confidence=SURE)
 
 
 def finding(report: AttackReport, scenario: str, source: str = "") -> Finding:
