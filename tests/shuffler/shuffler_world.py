@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import secrets
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -50,11 +50,36 @@ from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grp
 from shuffledp_shuffler.app import build
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_shuffler.node import MixNode
+from shuffledp_shuffler.peeling import ItemT, PeelPool, ResultT, WorkersLost
 from shuffledp_shuffler.round_state import RoundRecord
 from shuffledp_sim.system.ports import Ports
 
 MECHANISM = RRShuffle(max_value=3, randomise=Fraction(1, 4))
 POPULATION = "demo"
+
+
+class KeptPool(PeelPool):
+    """The pool of all nodes in this process, which keeps its worker when a node is shut.
+
+    A worker takes longer to start than to peel all batches of a test. It ends with this process."""
+
+    def close(self) -> None:
+        pass
+
+    async def map(
+        self,
+        work: Callable[[ItemT], ResultT],
+        items: Iterable[ItemT],
+        store: Callable[[ResultT], Awaitable[None]],
+    ) -> None:
+        try:
+            await super().map(work, items, store)
+        except WorkersLost:
+            super().close()
+            raise
+
+
+POOL = KeptPool(1)
 
 
 async def _listening(address: str, process: asyncio.subprocess.Process) -> None:
@@ -178,7 +203,10 @@ class World:
         for name in names or self.names:
             clock = lambda: system_clock() + self.ahead  # noqa: E731 - read when it is asked
             node, service = build(
-                self.config(name, **options), clock, corrupt=self.corrupt.get(name)
+                self.config(name, **options),
+                clock,
+                corrupt=self.corrupt.get(name),
+                pool=None if "workers" in options else POOL,
             )
             await node.recover()
             await service.start()

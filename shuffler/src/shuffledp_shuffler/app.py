@@ -53,12 +53,14 @@ def build(
     *,
     node_of: NodeOf = MixNode,
     corrupt: Path | None = None,
+    pool: PeelPool | None = None,
 ) -> tuple[MixNode, Service]:
     """Builds a node and the server in front of it; `recover` the node before the server starts.
 
     `corrupt` is the log folder of a deliberately corrupt node; None: an honest node. A node that
     runs other code than ours (`node_of`) also declares itself corrupt, because its behaviour is
-    unknown.
+    unknown. `pool` peels, and is closed with the node; None: a pool of as many workers as the
+    configuration says.
 
     Must be called in a running event loop. Raises `ConfigError` for unusable keys, roster or state
     folder, and `DocumentError` for a roster that is not signed by the pinned root key.
@@ -78,7 +80,7 @@ def build(
     admission = Admission(config.withdrawals, config.state, roster)
     store = NodeStore(config.state)
     relay = Relay(config.keys, roster, config.relay_seconds)
-    pool = PeelPool(config.worker_count)
+    pool = PeelPool(config.worker_count) if pool is None else pool
     parts = NodeServices(
         identity=identity,
         roster=roster,
