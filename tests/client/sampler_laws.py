@@ -21,6 +21,7 @@ from shuffledp_core.mechanisms import (
     Mechanism,
     NodeHistogram,
     NodeSum,
+    NodeTree,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -123,7 +124,7 @@ def quantised_law(spec: QuantisedRR, value: int) -> dict[int, Fraction]:
 
 def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: C901, PLR0911 - a law each
     """What `randomise` should give, from the papers' definitions."""
-    if isinstance(spec, NodeHistogram | NodeSum):
+    if isinstance(spec, NodeHistogram | NodeSum | NodeTree):
         return {value: 1.0}
     if isinstance(spec, KRRHistogram):
         other = float(spec.blanket) / spec.symbols

@@ -41,6 +41,7 @@ from shuffledp_core.mechanisms import (
     Mechanism,
     NodeHistogram,
     NodeSum,
+    NodeTree,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -71,6 +72,7 @@ SPECS: list[Mechanism] = [
     SGDLShuffle(max_value=1, noise_epsilon=Fraction(3), shares=3, padding=1),
     SplitMix(max_value=1, noise_epsilon=Fraction(3), shares=3, modulus=3, pieces=2),
     NodeSum(max_value=3, noise_epsilon=Fraction(1), base=2, mean=2),
+    NodeTree(symbols=4, noise_epsilon=Fraction(1), mean=2, spare=3, width=2),
 ]
 """Of every mechanism, so small that all its choices can be enumerated."""
 
@@ -78,6 +80,7 @@ LARGE: list[Mechanism] = [
     KRRHistogram(symbols=300, blanket=Fraction(1333421, 2**21)),
     HadamardHistogram(symbols=300, blanket=Fraction(1, 3)),
     NodeHistogram(symbols=300, noise_epsilon=Fraction(1), mean=27, dummies=8200),
+    NodeTree(symbols=300, noise_epsilon=Fraction(1), mean=27, spare=100, width=17),
     RapporHistogram(
         symbols=8, fake=Fraction(1, 3), when_zero=Fraction(1, 9), when_one=Fraction(5, 7)
     ),
@@ -392,6 +395,7 @@ def test_answers_keep_the_shape_and_fit_the_code(
         DummyHistogram(symbols=max_value + 1, slots=2, fill=chance),
         NodeHistogram(symbols=max_value + 1, noise_epsilon=epsilon, mean=1, dummies=max_value + 1),
         NodeSum(max_value=max_value, noise_epsilon=epsilon, base=max_value + 1, mean=max_value),
+        NodeTree(symbols=max_value + 1, noise_epsilon=epsilon, mean=1, spare=0, width=1),
         RapporHistogram(
             symbols=max_value + 1, fake=chance, when_zero=Fraction(1, 3), when_one=Fraction(1, 2)
         ),

@@ -37,6 +37,7 @@ from shuffledp_core.mechanisms import (
     Mechanism,
     NodeHistogram,
     NodeSum,
+    NodeTree,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -71,6 +72,7 @@ SMALL_SPECS: dict[str, Mechanism] = {
     "hadamard-histogram": HadamardHistogram(symbols=5, blanket=Fraction(1, 3)),
     "node-histogram": NodeHistogram(symbols=5, noise_epsilon=Fraction(1), mean=2, dummies=12),
     "node-sum": NodeSum(max_value=6, noise_epsilon=Fraction(1), base=3, mean=3),
+    "node-tree": NodeTree(symbols=5, noise_epsilon=Fraction(1), mean=2, spare=3, width=2),
     "rappor-histogram": RapporHistogram(
         symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
     ),

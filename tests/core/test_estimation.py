@@ -28,6 +28,7 @@ from shuffledp_core.mechanisms import (
     Mechanism,
     NodeHistogram,
     NodeSum,
+    NodeTree,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -76,6 +77,7 @@ def test_every_mechanism_has_an_estimator() -> None:
         "hadamard-histogram": HadamardHistogram(symbols=3, blanket=Fraction(1, 2)),
         "node-histogram": NodeHistogram(symbols=3, noise_epsilon=Fraction(1), mean=2, dummies=8),
         "node-sum": NodeSum(max_value=3, noise_epsilon=Fraction(1), base=4, mean=3),
+        "node-tree": NodeTree(symbols=3, noise_epsilon=Fraction(1), mean=2, spare=3, width=2),
         "rappor-histogram": RapporHistogram(
             symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
         ),

@@ -19,6 +19,7 @@ from shuffledp_core.mechanisms import (
     Mechanism,
     NodeHistogram,
     NodeSum,
+    NodeTree,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -45,6 +46,10 @@ SPECS: list[Mechanism] = [
     GeoShuffle(max_value=4, epsilon_geo=Fraction(1), padding=3),
     SGDLShuffle(max_value=4, noise_epsilon=Fraction(1), shares=100, padding=3),
     NodeSum(max_value=14, noise_epsilon=Fraction(1), base=4, mean=30),
+    NodeTree(symbols=5, noise_epsilon=Fraction(1), mean=30, spare=60, width=2),
+    NodeTree(symbols=9, noise_epsilon=Fraction(1), mean=30, spare=60, width=3),
+    NodeTree(symbols=7, noise_epsilon=Fraction(1), mean=30, spare=60, width=4),
+    NodeTree(symbols=5, noise_epsilon=Fraction(1), mean=30, spare=60, width=1),
     SplitMix(max_value=4, noise_epsilon=Fraction(5), shares=100, modulus=503, pieces=3),
 ]
 

@@ -7,10 +7,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import shuffle_oracle as oracle
+from fuzz_columns import tree_case
 from msgspec import structs
 
 from shuffledp_core.errors import CannotCertify
@@ -39,6 +41,7 @@ KINDS: Final = (
     "krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix",
     "hadamard-histogram", "one-bit-mean", "split-mix", "rappor-histogram", "quantised-rr",
     "dummy-histogram", "node-histogram", "node-sum", "krr-dummy-histogram", "krr-node-histogram",
+    "node-tree",
 )  # fmt: skip
 CALIBRATED: Final = " (calibrated)"
 ROUNDING: Final = 1e-9
@@ -593,4 +596,5 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "node-sum": _node_sum,
     "krr-dummy-histogram": _dummies_after_krr,
     "krr-node-histogram": _node_counts_after_krr,
+    "node-tree": partial(tree_case, Case),
 }

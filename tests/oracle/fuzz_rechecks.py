@@ -25,6 +25,7 @@ from shuffledp_core.mechanisms import (
     KRRHistogram,
     NodeHistogram,
     NodeSum,
+    NodeTree,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -101,6 +102,18 @@ def node_sum(numbers: Numbers) -> NodeSum:
     )
 
 
+def node_tree(numbers: Numbers) -> NodeTree:
+    """Any noise of the nodes in bins and groups of any width."""
+    bins, mean = symbols(numbers, 1000), count(numbers, 10**4)
+    return NodeTree(
+        symbols=bins,
+        noise_epsilon=10 * chance(numbers),
+        mean=mean,
+        spare=int(bins * mean * numbers.uniform(0, 1)),
+        width=int(numbers.integers(1, bins)),
+    )
+
+
 def split_mix(numbers: Numbers) -> SplitMix:
     """Any noise, also such as wraps around the modulus; few pieces hide little."""
     largest = count(numbers, 10**6)
@@ -138,6 +151,7 @@ DRAWN: Final[dict[str, Callable[[Numbers], Any]]] = {
     "split-mix": split_mix,
     "node-histogram": node_histogram,
     "node-sum": node_sum,
+    "node-tree": node_tree,
 }
 
 

@@ -28,6 +28,7 @@ OWN = {
     "HadamardHistogram": "hadamard",
     "NodeHistogram": "node_histogram",
     "NodeSum": "node_sum",
+    "NodeTree": "node_tree",
     "QuantisedRR": "quantised",
     "SplitMix": "split",
 }
@@ -48,6 +49,7 @@ ELSEWHERE = {
         "labs/src/shuffledp_labs/lab06_surrounded/rounds.py",
     },
     "NodeSum": set[str](),
+    "NodeTree": set[str](),
     "QuantisedRR": {"privacy/src/shuffledp_privacy/sums/quantised.py"},
     "SplitMix": {
         "privacy/src/shuffledp_privacy/sums/split.py",

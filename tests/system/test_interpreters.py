@@ -79,7 +79,7 @@ def answers_of(kind: str) -> NDArray[np.int64]:
     spec = calibrated(kind)
     if spec.answers is Answers.SUM:
         return np.arange(largest_answer(spec) + 1)
-    if kind in WITH_DUMMIES:
+    if kind in WITH_DUMMIES or not spec.needs_crowd:
         return np.arange(spec.domain)
     sets = itertools.combinations(range(spec.alphabet), spec.messages_per_user)
     return np.array([int(spec.weigh(np.array(said)).sum()) for said in sets])

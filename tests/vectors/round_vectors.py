@@ -40,6 +40,7 @@ from shuffledp_core.mechanisms import (
     Mechanism,
     NodeHistogram,
     NodeSum,
+    NodeTree,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -325,6 +326,7 @@ def round_claims(case: Callable[..., Case]) -> Iterator[Case]:
         SplitMix(max_value=4, noise_epsilon=Fraction(50), shares=100, modulus=1000, pieces=3),
         NodeHistogram(symbols=5, noise_epsilon=Fraction(50), mean=1, dummies=5),
         NodeSum(max_value=4, noise_epsilon=Fraction(50), base=5, mean=4),
+        NodeTree(symbols=5, noise_epsilon=Fraction(50), mean=1, spare=0, width=2),
     )
     for mechanism in noiseless:
         lie = {

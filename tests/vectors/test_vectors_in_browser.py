@@ -18,6 +18,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 NOT_OF_A_DEVICE = {"open", "seeded", "law", "submission"}
 """Kinds of cases about what nodes do, and what no mechanism of a page needs."""
 
+NOT_PLAYED = {"node-tree"}
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -36,6 +38,7 @@ def may_be_unsupported(case: dict[str, Any]) -> bool:
     text = str(case["input"])
     return (
         case["kind"] in NOT_OF_A_DEVICE
+        or any(kind in text for kind in NOT_PLAYED)
         or "sealed-box" in text
         or (case["kind"] == "envelope" and "error" in case["expect"])
     )

@@ -17,6 +17,7 @@ from shuffledp_core.mechanisms import (
     Mechanism,
     NodeHistogram,
     NodeSum,
+    NodeTree,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -46,6 +47,7 @@ MECHANISMS: Final[tuple[Mechanism, ...]] = (
     SplitMix(max_value=10, noise_epsilon=Fraction(1, 4), shares=50, modulus=100_003, pieces=4),
     NodeHistogram(symbols=4, noise_epsilon=Fraction(1, 2), mean=12, dummies=60),
     NodeSum(max_value=100, noise_epsilon=Fraction(1, 2), base=11, mean=120),
+    NodeTree(symbols=9, noise_epsilon=Fraction(1, 4), mean=48, spare=60, width=3),
 )  # fmt: skip
 """One of each kind; the coins of a sample reach every branch of each over the values drawn."""
 

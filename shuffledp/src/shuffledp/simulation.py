@@ -17,6 +17,7 @@ from shuffledp.plans import Plan
 from shuffledp.vectorised import randomise_all
 from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.answering.estimation import Estimator, check_informative, estimate
+from shuffledp_core.answering.quantiles import BinDistribution, distribution_of
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.runtime.arguments import whole_number
@@ -54,6 +55,7 @@ class Answer:
         seed: of the repeatable simulation; None where every report was drawn by the clients' exact
             law.
         estimator: how the counts became the estimate.
+        nodes: nodes that added dummies; 0 where the mechanism has none.
     """
 
     spec: Mechanism
@@ -62,6 +64,16 @@ class Answer:
     true_total: float | Floats
     seed: int | None = None
     estimator: Estimator = Estimator.INVERTED
+    nodes: int = 0
+
+    @property
+    def distribution(self) -> BinDistribution | None:
+        """Quantiles and ranges of bins with intervals; None for mechanisms that know no error of
+        them, or another estimator than the inverted one.
+        """
+        if self.estimator is not Estimator.INVERTED:
+            return None
+        return distribution_of(self.spec, self.estimate, self.users, self.nodes)
 
     @property
     def quantity(self) -> str:
@@ -119,6 +131,8 @@ class Answer:
 
         Arrays for a histogram.
         """
+        distribution = self.distribution
+        quantiles = [] if distribution is None else distribution.quantiles()
         return {
             "mechanism": self.spec.kind,
             "quantity": self.quantity,
@@ -130,6 +144,7 @@ class Answer:
             "mean": np.asarray(self.mean).tolist(),
             "true_value": np.asarray(self.true_total).tolist(),
             "seed": self.seed,
+            **({"quantiles": [found._asdict() for found in quantiles]} if quantiles else {}),
         }
 
     def to_pandas(self) -> Any:
@@ -258,6 +273,7 @@ def simulate(
         float(true_total[0]) if estimated.quantity == "sum" else true_total,
         seed,
         how,
+        noisy_nodes,
     )
 
 

@@ -36,10 +36,12 @@ class Present(NamedTuple):
         reports: n, users' reports; a lost message is the m-th part of one. At least one message of
             a user counts.
         nodes: nodes that added their dummies (`Spec.dummies_per_node`), all of which count.
+        lost: messages of accepted reports that do not count.
     """
 
     reports: Fraction
     nodes: int = 0
+    lost: int = 0
 
 
 class Dummies(NamedTuple):

@@ -109,7 +109,7 @@ def estimate(
             + (f" and {dummies} dummies of {nodes} nodes" if dummies else "")
             + f", less {lost} lost ones; the round cannot be evaluated"
         )
-    present = Present(Fraction(remaining, spec.messages_per_user), nodes)
+    present = Present(Fraction(remaining, spec.messages_per_user), nodes, lost)
     unbiased = spec.estimate(counts, present)
     return (
         unbiased

@@ -24,6 +24,7 @@ from shuffledp_core.mechanisms.hadamard import HadamardHistogram
 from shuffledp_core.mechanisms.krr import KRRHistogram
 from shuffledp_core.mechanisms.node_histogram import NodeHistogram
 from shuffledp_core.mechanisms.node_sum import NodeSum
+from shuffledp_core.mechanisms.node_tree import NodeTree
 from shuffledp_core.mechanisms.one_bit import OneBitShuffle
 from shuffledp_core.mechanisms.quantised import QuantisedRR
 from shuffledp_core.mechanisms.rappor import RapporHistogram
@@ -47,6 +48,7 @@ __all__ = [
     "Mechanism",
     "NodeHistogram",
     "NodeSum",
+    "NodeTree",
     "OneBitShuffle",
     "PaddedSpec",
     "QuantisedRR",

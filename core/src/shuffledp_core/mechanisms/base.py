@@ -75,6 +75,7 @@ class Spec(
             the shares of absent users are missing.
         needs_crowd: True if the guarantee depends on other users' reports; False if the noise of
             one honest node is enough.
+        for_ranges: whether its noise serves quantiles and ranges of bins, not single counts.
     """
 
     kind: ClassVar[str]
@@ -85,6 +86,7 @@ class Spec(
     bears_losses: ClassVar[bool] = True
     noise_alone: ClassVar[bool] = True
     needs_crowd: ClassVar[bool] = True
+    for_ranges: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         # Another law for one user, and the inherited one for all of them, would be two mechanisms

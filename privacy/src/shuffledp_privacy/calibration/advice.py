@@ -36,7 +36,8 @@ def _kinds(target: Target) -> tuple[str, ...]:
     return tuple(
         kind
         for kind, spec in MECHANISMS.items()
-        if target.max_value is not None or spec.answers is Answers.HISTOGRAM
+        if (target.max_value is not None or spec.answers is Answers.HISTOGRAM)
+        and not spec.for_ranges
     )
 
 

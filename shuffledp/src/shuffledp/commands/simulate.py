@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from shuffledp.crosstab import CrossTable
     from shuffledp.simulation import Answer
+    from shuffledp_core.answering.quantiles import BinDistribution
     from shuffledp_core.documents.wording import QuestionWording
 
 
@@ -192,10 +193,31 @@ def _table(answer: Answer, capped: int, names: Sequence[str] = ()) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim")
-    for at, (name, *rest) in enumerate(answer.rows()):
+    distribution = answer.distribution
+    if distribution is not None:
+        for row in _quantiles(answer, distribution, names):
+            table.add_row(*row)
+    for at, (name, *rest) in enumerate(answer.rows() if distribution is None else ()):
         table.add_row(escape(names[at]) if names else name, *rest)
     if answer.quantity == "sum":
         low, high = answer.mean_interval.tolist()
         mean = f"{answer.mean:,.4f} ± {answer.mean_standard_error:,.4f}"
         table.add_row("mean", mean, f"95% in {low:,.4f} .. {high:,.4f}; truth {answer.truth:,.4f}")
     return table
+
+
+def _quantiles(
+    answer: Answer, distribution: BinDistribution, names: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    """A row for each quantile: name, estimate, remark."""
+    import numpy as np
+    from rich.markup import escape
+
+    sums = np.cumsum(answer.true_total)
+    for found in distribution.quantiles():
+        truth = int(np.searchsorted(sums, found.share * answer.users))
+        places = (found.bin, found.low, found.high, truth)
+        value, low, high, true = (
+            escape(names[place]) if names else str(place) for place in places
+        )
+        yield f"{found.share:.0%} quantile", value, f"95% in {low} .. {high}; truth {true}"

@@ -1,0 +1,114 @@
+"""How far a weighted sum of many noises of nodes reaches: exact laws, by their transforms.
+
+docs/accounting.md, N10. Pure; numpy alone.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PERIOD: Final = 24.0
+"""Circumference of the circle on which a law is computed, in standard deviations; a sum of Laplace
+noises lies outside with probability 1e-7 at most.
+"""
+
+TERMS: Final = 2048
+"""Points of the transform: beyond them it is below 1e-9, whatever the law."""
+
+SMOOTHING: Final = 0.0125
+"""Standard deviation of Gaussian noise that is added, in those of the sum: a law on few points has
+a transform that does not fall by itself.
+"""
+
+ALLOWANCE: Final = 4 * SMOOTHING
+"""By how much intervals are longer for it, in standard deviations of the sum."""
+
+_BEYOND: Final = 1e-4
+"""Probability that the added noise exceeds its allowance, or the sum its circle, and rounding."""
+
+_ROWS: Final = 64
+"""Laws that are computed together."""
+
+_NEGLIGIBLE: Final = 1e-11
+"""Terms of a transform below this may be larger than the truth: no factor is above 1."""
+
+_STEP: Final = 0.01
+"""Steps of a width, in standard deviations of the sum."""
+
+
+def noise_transform(rate: Fraction, mean: int, angles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """E cos(angle Z) of one noise on {-mean..mean} with P(z) proportional to exp(-rate |z|)."""
+    import numpy as np
+
+    decay = math.exp(-float(rate))
+    last = decay ** (mean + 1)
+    # Sums of decay^z cos(z angle), and of decay^z, over z from 1 to the mean.
+    waves = decay * np.cos(angles) - decay**2
+    waves += last * (decay * np.cos(mean * angles) - np.cos((mean + 1) * angles))
+    waves /= 1 - 2 * decay * np.cos(angles) + decay**2
+    masses = decay * math.expm1(-float(rate) * mean) / math.expm1(-float(rate))
+    return np.asarray((1 + 2 * waves) / (1 + 2 * masses))
+
+
+def half_widths(
+    weights: NDArray[np.float64],
+    numbers: NDArray[np.int64],
+    noise: tuple[Fraction, int],
+    deviations: NDArray[np.float64],
+    missed: float,
+) -> NDArray[np.float64]:
+    """Widths w with P(|sum of weight times noise| > w) <= `missed`, shape (sums,).
+
+    Args:
+        weights: different weights of each sum, shape (sums, kinds).
+        numbers: how many independent noises have each, same shape.
+        noise: rate and mean of every noise, whose law is that of `noise_transform`.
+        deviations: standard deviation of each sum, above 0, shape (sums,).
+        missed: from 1e-3 to 0.5.
+    """
+    import numpy as np
+
+    widths = [
+        _some_widths(
+            weights[start : start + _ROWS] / deviations[start : start + _ROWS, np.newaxis],
+            numbers[start : start + _ROWS],
+            noise,
+            missed - _BEYOND,
+        )
+        for start in range(0, len(weights), _ROWS)
+    ]
+    return np.concatenate(widths) * deviations
+
+
+def _some_widths(
+    weights: NDArray[np.float64],
+    numbers: NDArray[np.int64],
+    noise: tuple[Fraction, int],
+    missed: float,
+) -> NDArray[np.float64]:
+    """The widths of sums of standard deviation 1."""
+    import numpy as np
+
+    frequencies = 2 * np.pi / PERIOD * np.arange(1, TERMS + 1)
+    transforms = np.tile(np.exp(-((SMOOTHING * frequencies) ** 2) / 2), (len(weights), 1))
+    # The largest parts first: what they leave of most terms is too small to go on with.
+    order = np.argsort(-(weights**2) * numbers, axis=1)
+    for kinds in order.T:
+        rows, terms = np.nonzero(np.abs(transforms) > _NEGLIGIBLE)
+        weight = weights[rows, kinds[rows]]
+        number = numbers[rows, kinds[rows]]
+        transforms[rows, terms] *= noise_transform(*noise, weight * frequencies[terms]) ** number
+    last = 1 + int(np.flatnonzero((np.abs(transforms) > _NEGLIGIBLE).any(axis=0))[-1])
+    # P(|sum| <= x) on the circle, by the Fourier series of its density.
+    reaches = np.arange(0.5, PERIOD / 4, _STEP)
+    waves = np.sin(np.outer(frequencies[:last], reaches)) / np.arange(1, last + 1)[:, np.newaxis]
+    within = 2 * reaches / PERIOD + 2 / np.pi * (transforms[:, :last] @ waves)
+    enough = within >= 1 - missed
+    first = np.where(enough.any(axis=1), enough.argmax(axis=1), reaches.size - 1)
+    return reaches[first] + ALLOWANCE
