@@ -114,6 +114,7 @@ def test_a_change_within_a_group_costs_no_more_than_the_bins_alone() -> None:
 def test_rounds_compose_as_the_exact_losses_do() -> None:
     """Two rounds of one tree are four columns: the same losses, combined once more."""
     spec = calibrate("node-tree", Target(2.0, 1e-4, users=50, honest=50, symbols=100))
+    assert isinstance(spec, NodeTree)
     exact = spec.losses.combine(spec.losses)
     composed = compose_epsilon([Round(spec, Setting(50, 50), 2)], 1e-3)
     assert exact.attained_delta(composed) <= 1e-3
@@ -150,6 +151,7 @@ def test_calibration_chooses_groups_where_they_serve_quantiles() -> None:
     widths = {}
     for bins in (2, 16, 100, 1024):
         spec = calibrate("node-tree", Target(1.0, 1e-6, users=10_000, honest=10_000, symbols=bins))
+        assert isinstance(spec, NodeTree)
         widths[bins] = spec.width
         bounds = epsilon_bounds(spec, Setting(10_000, 1), 1e-6)
         assert 0.999 < bounds.attained <= bounds.certified <= 1.0

@@ -71,6 +71,15 @@ def test_the_lines_of_the_front_page_run_as_they_stand(capsys: pytest.CaptureFix
     assert len(total.strip("[]\n ").split()) == 5
 
 
+def test_the_lines_about_percentiles_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
+    page = PAGE.with_name("how-to") / "percentiles.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    told: dict[str, Any] = {}
+    exec(compile(block, str(page), "exec"), told)  # noqa: S102 - the page is ours
+    assert told["found"].quantile(0.5).low <= 45
+    assert "RangeEstimate(people=" in capsys.readouterr().out
+
+
 def test_the_lines_of_the_readme_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(
         r"```python\n(.*?)```", (PAGE.parents[1] / "README.md").read_text(), flags=re.DOTALL

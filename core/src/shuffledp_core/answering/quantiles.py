@@ -100,6 +100,13 @@ class BinDistribution:
         highs = np.clip(sums + widths, 0.0, self.reports)
         return lows, highs
 
+    def largest_shift(self, liars: int) -> float:
+        """Most that so many reports move the number of users up to any bin.
+
+        Compared with any other messages of theirs; reached by reports whose messages are all alike.
+        """
+        return liars * self.spec.messages_per_user * self.tree.largest_prefix_shift()
+
     def prefix_errors(self) -> NDArray[np.float64]:
         """Standard error of the number of users up to each bin, shape (bins,)."""
         queries = self.tree.prefix_queries(np.arange(1, self.tree.bins + 1))

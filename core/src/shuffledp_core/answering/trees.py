@@ -136,6 +136,15 @@ class BinTree:
             largest = max(largest, float((weights**2).sum(axis=1).max()))
         return largest
 
+    def largest_prefix_shift(self) -> float:
+        """Largest difference that one message can make to the number of users in the first bins."""
+        largest = 0.0
+        for start in range(1, self.bins, _ROWS):
+            ends = np.arange(start, min(start + _ROWS, self.bins))
+            weights = self.coefficients(self.prefix_queries(ends))
+            largest = max(largest, float(np.ptp(weights, axis=1).max()))
+        return largest * (1 + 1e-12)
+
     def largest_message_shift(self) -> Fraction:
         """Largest difference that one message can make to the estimate of a bin."""
         widths = [int(width) for width in dict.fromkeys(self.widths.tolist())]

@@ -70,6 +70,52 @@ def interval(span: Span, title: str) -> str:
     return _both(lambda width, _: _interval(span, width), title)
 
 
+@dataclass(frozen=True)
+class Curve:
+    """A distribution function over bins; all but the labels have one entry for each point.
+
+    `ends` are the numbers of bins up to each point, rising, the last one that of all bins.
+    `values`, `lows`, `highs` and `truths` are shares of the people, from 0 to 1.
+    """
+
+    labels: Sequence[str]
+    ends: Sequence[int]
+    values: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
+    truths: Sequence[float] | None = None
+
+
+def distribution(curve: Curve, title: str) -> str:
+    """A distribution function with its band, and true shares as a line; for both widths."""
+    return _both(lambda width, height: (height, _distribution_parts(curve, width, height)), title)
+
+
+def _distribution_parts(curve: Curve, width: float, height: float) -> Iterator[str]:
+    bins = len(curve.labels)
+    left = 14 + _LETTER * len("100%")
+    frame = _Frame(left, _TOP, width - _RIGHT, height - _FOOT, 0.0, 1.0)
+    step = (frame.right - frame.left) / bins
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        y = frame.y(share)
+        yield _line("grid" if share else "zero", frame.left, y, frame.right, y)
+        yield _text("tick end", frame.left - 6, y + 4, f"{share:.0%}")
+    places = [frame.left + end * step for end in curve.ends]
+    upper = [f"L{x:.1f} {frame.y(share):.1f}" for x, share in zip(places, curve.highs, strict=True)]
+    lower = [f"L{x:.1f} {frame.y(share):.1f}" for x, share in zip(places, curve.lows, strict=True)]
+    start = f"M{frame.left:.1f} {frame.bottom:.1f}"
+    yield _path("band", iter([start, *upper, *reversed(lower), "z"]))
+    lines = [("estimate", curve.values)]
+    if curve.truths is not None:
+        lines.append(("truth thin", curve.truths))
+    for name, shares in lines:
+        points = (f"L{x:.1f} {frame.y(share):.1f}" for x, share in zip(places, shares, strict=True))
+        yield _path(name, iter([start, *points]))
+    names, _ = _names(Bars(curve.labels, (), (), ()), step)
+    for index, name in names:
+        yield _text("tick", frame.left + (index + 0.5) * step, frame.bottom + 18, name)
+
+
 def ticks(low: float, high: float, most: int) -> list[float]:
     """At most `most` + 1 round numbers from `low` to `high`.
 

@@ -15,7 +15,7 @@ from shuffledp import crosstab_page
 from shuffledp.log_proofs import LOG_PROOF, LogPosition
 from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
-from shuffledp_ops.rounds import charts, wording
+from shuffledp_ops.rounds import charts, quantile_parts, wording
 from shuffledp_ops.rounds.present import TRACED, describe_parameters
 from shuffledp_ops.rounds.report import RoundReport, show
 
@@ -82,8 +82,13 @@ def style() -> str:
 def title(report: RoundReport) -> str:
     """What was counted, of which population or column."""
     subject = report.column or report.final.population
-    kind = "Table" if report.table is not None else "Histogram"
-    return f"{'Sum' if report.is_sum else kind} of {subject}"
+    if report.is_sum:
+        kind = "Sum"
+    elif report.table is not None:
+        kind = "Table"
+    else:
+        kind = "Distribution" if report.quantiles else "Histogram"
+    return f"{kind} of {subject}"
 
 
 def _head(report: RoundReport) -> Iterator[str]:
@@ -131,6 +136,7 @@ def answer(report: RoundReport) -> Iterator[str]:
     else:
         yield f"<figure>{_chart(report)}"
         yield f'<figcaption class="legend">{_legend(report)}</figcaption></figure>'
+        yield from quantile_parts.table(report)
     yield from (f'<p class="fine">{as_html(words)}</p>' for words in _remarks(report))
     yield "</section>"
 
@@ -151,6 +157,8 @@ def _in_a_sentence(report: RoundReport) -> str:
             return f"{words}."
         error = f"{estimate.mean_standard_error:.2g}{unit}"
         return f"{words}; mean: <strong>{estimate.mean:.4g}</strong> ± {error}."
+    if report.quantiles:
+        return quantile_parts.in_a_sentence(report)
     top = max(range(len(estimate.values)), key=estimate.values.__getitem__)
     numbers = [
         charts.figure(number)
@@ -178,6 +186,8 @@ def _chart(report: RoundReport) -> str:
             least,
         )
         return charts.interval(span, "The estimated sum with its 95% interval")
+    if report.distribution is not None:
+        return quantile_parts.chart(report, report.distribution)
     labels = [report.label(symbol) for symbol in range(len(estimate.values))]
     bars = charts.Bars(
         labels, estimate.values, estimate.lows, estimate.highs, truths, named=bool(report.labels)
@@ -189,6 +199,12 @@ def _legend(report: RoundReport) -> str:
     filled = '<rect class="{}" width="24" height="16"/>'
     lines = {"estimate": filled.format("bar"), "95% interval": '<path class="span" d="M12 0V16"/>'}
     truth = '<path class="truth" d="M0 8H24"/>'
+    if report.quantiles:
+        lines = {
+            "estimated share up to each value": '<path class="estimate" d="M0 8H24"/>',
+            "95% interval": filled.format("band"),
+        }
+        truth = '<path class="truth thin" d="M0 8H24"/>'
     if report.is_sum:
         lines = {
             "estimate": '<path class="estimate" d="M12 0V16"/>',
@@ -206,9 +222,10 @@ def _legend(report: RoundReport) -> str:
 
 def _remarks(report: RoundReport) -> Iterator[str]:
     if not report.is_sum:
+        counts = "number of people or quantile" if report.quantiles else "count"
         yield (
-            "Each interval contains its true count with probability 95%; with many values, some "
-            "intervals miss."
+            f"Each interval contains its true {counts} with probability 95%; with many values, "
+            "some intervals miss."
         )
     if not report.estimate_in_interval:
         yield (

@@ -116,6 +116,8 @@ def _table(title: str) -> Table:
 def _answer_table(report: RoundReport) -> Table:
     if report.table is not None:
         return text_table(report.table, f"The answer: table over {report.accepted:,} users")
+    if report.quantiles:
+        return _quantile_table(report)
     return _sum_table(report) if report.is_sum else _histogram_table(report)
 
 
@@ -160,6 +162,24 @@ def _remarks(report: RoundReport) -> list[str]:
             f"{report.drawn_from:,} rows"
         )
     return remarks
+
+
+def _quantile_table(report: RoundReport) -> Table:
+    table = _table(f"The answer: quantiles over {report.accepted:,} users")
+    table.show_header = True
+    headings = ["share of people", "up to", "95% interval"]
+    if report.truth is not None:
+        headings.append("true [dim](simulation only)[/dim]")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for found in report.quantiles:
+        names = [escape(report.label(symbol)) for symbol in (found.bin, found.low, found.high)]
+        row = [f"{found.share:.0%}", names[0], f"{names[1]} .. {names[2]}"]
+        true = report.true_quantile(found.share)
+        if true is not None:
+            row.append(escape(report.label(true)))
+        table.add_row(*row)
+    return table
 
 
 def _histogram_table(report: RoundReport) -> Table:

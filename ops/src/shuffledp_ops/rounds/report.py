@@ -16,6 +16,11 @@ from numpy.typing import NDArray
 from shuffledp.crosstab import CrossTable, present_messages, table_of
 from shuffledp.log_proofs import LogPosition
 from shuffledp_core.answering.estimates import Estimate
+from shuffledp_core.answering.quantiles import (
+    BinDistribution,
+    QuantileEstimate,
+    distribution_of,
+)
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.wording import SymbolScale
@@ -221,6 +226,25 @@ class RoundReport:
             return self.label(value)
         return str(value) if self.scale is None else self.scale.name(value, self.unit)
 
+    @cached_property
+    def distribution(self) -> BinDistribution | None:
+        """Quantiles and ranges of a histogram whose mechanism serves them; None for any other."""
+        lost = self.dropped + self.outside_alphabet + self.repeated_tags
+        return distribution_of(
+            self.final.mechanism, self.estimate, self.accepted, self.final.nodes, lost
+        )
+
+    @cached_property
+    def quantiles(self) -> list[QuantileEstimate]:
+        """The quantiles that are shown; none without `distribution`."""
+        return [] if self.distribution is None else self.distribution.quantiles()
+
+    def true_quantile(self, share: float) -> int | None:
+        """The bin of the true quantile; None outside of a simulation."""
+        if self.truth is None:
+            return None
+        return int(np.searchsorted(np.cumsum(self.truth), share * int(self.truth.sum())))
+
     @property
     def estimate_in_interval(self) -> bool:
         """True if every unbiased estimate lies in its interval, clipped to possible values."""
@@ -242,6 +266,16 @@ class RoundReport:
     def delta_here(self) -> float:
         """The δ of `epsilon_here`."""
         return self.final.corrupted.delta if self.all_corrupt else self.final.delta
+
+    def _quantiles(self) -> list[dict[str, Any]]:
+        return [
+            {
+                **found._asdict(),
+                "names": [self.label(symbol) for symbol in (found.bin, found.low, found.high)],
+                "true_bin": self.true_quantile(found.share),
+            }
+            for found in self.quantiles
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """The object of `shuffledp demo --format json`.
@@ -269,6 +303,7 @@ class RoundReport:
             "estimate": shape(answer.values),
             "standard_error": shape(answer.standard_errors),
             "interval_95": [shape(answer.lows), shape(answer.highs)],
+            **({"quantiles": self._quantiles()} if self.quantiles else {}),
             "mean": answer.mean,
             "mean_standard_error": answer.mean_standard_error,
             "largest_shift_by_one_liar": self.largest_shift(1),

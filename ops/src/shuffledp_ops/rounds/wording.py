@@ -45,6 +45,8 @@ def question(report: RoundReport) -> str:
         if report.labels
         else f"Values are whole numbers from 0 to {largest:,}"
     )
+    if report.final.mechanism.for_ranges:
+        return f"How are the values{of} distributed over all people? {values}."
     return f"How many people hold each value{of}? {values}."
 
 
@@ -134,6 +136,12 @@ def liars(report: RoundReport) -> tuple[str, ...]:
         what = "each cell and each sum of the table"
     unit = f" {report.unit}".rstrip()
     words = f"A device that lies can move {what} by at most {_rounded_up(shift)}{unit}"
+    if report.distribution is not None:
+        percent = 100 * report.distribution.largest_shift(1) / report.accepted
+        words += (
+            f", and the share of people up to any value by at most {_rounded_up(percent)} "
+            "percentage points"
+        )
     if not report.final.mechanism.needs_crowd:  # the guarantee allows for any number
         return (f"{words}, and k of them by at most k times as much.",)
     number = report.assumed_liars
