@@ -1570,10 +1570,13 @@ Object.assign(MECHANISMS, {
   },
 });
 
+const NOT_PLAYED = ["node-tree"];
+
 /** A mechanism with its functions, from its form in documents. */
 export function mechanismOf(value) {
   if (value === null || typeof value !== "object" || typeof value.mechanism !== "string") refuse("a mechanism");
   const { mechanism: kind, ...parameters } = value;
+  if (NOT_PLAYED.includes(kind)) unsupported(`a page cannot check ${kind}`);
   if (["dummy-histogram", "node-histogram"].includes(kind) && "blanket" in parameters) {
     unsupported(`a page cannot check ${kind} with a blanket`);
   }
