@@ -19,6 +19,7 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    NodeColumns,
     NodeHistogram,
     NodeSum,
     NodeTree,
@@ -124,7 +125,7 @@ def quantised_law(spec: QuantisedRR, value: int) -> dict[int, Fraction]:
 
 def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: C901, PLR0911 - a law each
     """What `randomise` should give, from the papers' definitions."""
-    if isinstance(spec, NodeHistogram | NodeSum | NodeTree):
+    if isinstance(spec, NodeColumns | NodeHistogram | NodeSum | NodeTree):
         return {value: 1.0}
     if isinstance(spec, KRRHistogram):
         other = float(spec.blanket) / spec.symbols

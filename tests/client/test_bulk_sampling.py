@@ -39,6 +39,7 @@ from shuffledp_core.mechanisms import (
     HistogramSpec,
     KRRHistogram,
     Mechanism,
+    NodeColumns,
     NodeHistogram,
     NodeSum,
     NodeTree,
@@ -61,6 +62,7 @@ SPECS: list[Mechanism] = [
     DummyHistogram(symbols=3, slots=2, fill=Fraction(3, 7)),
     KRRHistogram(symbols=3, blanket=Fraction(3, 7)),
     HadamardHistogram(symbols=5, blanket=Fraction(3, 7)),
+    NodeColumns(symbols=4, noise_epsilon=Fraction(1), mean=2, spare=3, columns=(2, 2)),
     NodeHistogram(symbols=3, noise_epsilon=Fraction(1), mean=2, dummies=8),
     RapporHistogram(
         symbols=3, fake=Fraction(2, 5), when_zero=Fraction(1, 4), when_one=Fraction(5, 7)
@@ -79,6 +81,7 @@ SPECS: list[Mechanism] = [
 LARGE: list[Mechanism] = [
     KRRHistogram(symbols=300, blanket=Fraction(1333421, 2**21)),
     HadamardHistogram(symbols=300, blanket=Fraction(1, 3)),
+    NodeColumns(symbols=300, noise_epsilon=Fraction(1), mean=27, spare=100, columns=(30, 10)),
     NodeHistogram(symbols=300, noise_epsilon=Fraction(1), mean=27, dummies=8200),
     NodeTree(symbols=300, noise_epsilon=Fraction(1), mean=27, spare=100, width=17),
     RapporHistogram(
@@ -393,6 +396,13 @@ def test_answers_keep_the_shape_and_fit_the_code(
         KRRHistogram(symbols=max_value + 1, blanket=chance),
         HadamardHistogram(symbols=max_value + 1, blanket=chance),
         DummyHistogram(symbols=max_value + 1, slots=2, fill=chance),
+        NodeColumns(
+            symbols=max_value + 1,
+            noise_epsilon=epsilon,
+            mean=1,
+            spare=0,
+            columns=(max_value + 1,),
+        ),
         NodeHistogram(symbols=max_value + 1, noise_epsilon=epsilon, mean=1, dummies=max_value + 1),
         NodeSum(max_value=max_value, noise_epsilon=epsilon, base=max_value + 1, mean=max_value),
         NodeTree(symbols=max_value + 1, noise_epsilon=epsilon, mean=1, spare=0, width=1),

@@ -35,6 +35,7 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    NodeColumns,
     NodeHistogram,
     NodeSum,
     NodeTree,
@@ -70,6 +71,9 @@ SMALL_SPECS: dict[str, Mechanism] = {
     "krr-histogram": KRRHistogram(symbols=5, blanket=Fraction(1, 3)),
     "dummy-histogram": DummyHistogram(symbols=5, slots=2, fill=Fraction(1, 3)),
     "hadamard-histogram": HadamardHistogram(symbols=5, blanket=Fraction(1, 3)),
+    "node-columns": NodeColumns(
+        symbols=6, noise_epsilon=Fraction(1), mean=2, spare=3, columns=(3, 2)
+    ),
     "node-histogram": NodeHistogram(symbols=5, noise_epsilon=Fraction(1), mean=2, dummies=12),
     "node-sum": NodeSum(max_value=6, noise_epsilon=Fraction(1), base=3, mean=3),
     "node-tree": NodeTree(symbols=5, noise_epsilon=Fraction(1), mean=2, spare=3, width=2),

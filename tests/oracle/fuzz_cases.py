@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import shuffle_oracle as oracle
-from fuzz_columns import tree_case
+from fuzz_columns import COLUMN_CASES
 from msgspec import structs
 
 from shuffledp_core.errors import CannotCertify
@@ -41,7 +41,7 @@ KINDS: Final = (
     "krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix",
     "hadamard-histogram", "one-bit-mean", "split-mix", "rappor-histogram", "quantised-rr",
     "dummy-histogram", "node-histogram", "node-sum", "krr-dummy-histogram", "krr-node-histogram",
-    "node-tree",
+    "node-tree", "node-columns",
 )  # fmt: skip
 CALIBRATED: Final = " (calibrated)"
 ROUNDING: Final = 1e-9
@@ -596,5 +596,5 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "node-sum": _node_sum,
     "krr-dummy-histogram": _dummies_after_krr,
     "krr-node-histogram": _node_counts_after_krr,
-    "node-tree": partial(tree_case, Case),
+    **{kind: partial(drawn, Case) for kind, drawn in COLUMN_CASES.items()},
 }

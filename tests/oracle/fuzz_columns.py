@@ -6,12 +6,12 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import shuffle_oracle as oracle
 
-from shuffledp_core.mechanisms import NodeTree
+from shuffledp_core.mechanisms import NodeColumns, NodeTree
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 
@@ -77,14 +77,55 @@ def tree_case(
             spare=int(numbers.integers(0, mean * bins + 1)),
             width=int(numbers.integers(1, bins)),
         )
+    return _written_out(case, spec, setting, delta, goal)
+
+
+def columns_case(
+    case: Callable[..., Any], numbers: np.random.Generator, setting: Setting, delta: float
+) -> Any:
+    """One to three columns that calibration prices, or ones of any noise and room."""
+    sizes = tuple(int(size) for size in numbers.integers(2, 6, int(numbers.integers(1, 4))))
+    epsilon = math.exp(numbers.uniform(math.log(0.1), math.log(8)))
+    if numbers.random() < 0.6:
+        target = Target(
+            epsilon,
+            delta,
+            setting.users,
+            setting.honest,
+            setting.adjacency,
+            symbols=math.prod(sizes),
+            columns=sizes,
+        )
+        return _written_out(case, calibrate("node-columns", target), setting, delta, epsilon)
+    mean = int(numbers.integers(1, 30))
+    spec = NodeColumns(
+        symbols=math.prod(sizes),
+        noise_epsilon=Fraction(max(1, round(1024 * epsilon)), 4096),
+        mean=mean,
+        spare=int(numbers.integers(0, mean * max(sizes) + 1)),
+        columns=sizes,
+    )
+    return _written_out(case, spec, setting, delta, None)
+
+
+def _written_out(
+    case: Callable[..., Any], spec: Any, setting: Setting, delta: float, goal: float | None
+) -> Any:
+    """The case with the laws of every kind of change; None where these are too long."""
     columns = list(zip(spec.column_sizes, spec.column_dummies, strict=True))
     if (2 * spec.mean + 2) ** 2 * (2 * spec.mean * (max(spec.column_sizes) - 2) + 1) > MOST_CELLS:
         return None
-    cells = [spec.cells_of(np.array(value)).tolist() for value in range(bins)]
+    cells = [spec.cells_of(np.array(value)).tolist() for value in range(spec.domain)]
     changes = {
         tuple(a != b for a, b in zip(one, other, strict=True))
         for one, other in itertools.combinations(cells, 2)
     }
     pairs = column_pairs(spec.noise_epsilon, spec.mean, columns, sorted(changes))
-    group = "node-tree" if goal is None else "node-tree (calibrated)"
+    group = spec.kind if goal is None else f"{spec.kind} (calibrated)"
     return case(group, spec, setting, delta, goal, pairs, complete=True)
+
+
+COLUMN_CASES: Final[dict[str, Callable[..., Any]]] = {
+    "node-tree": tree_case,
+    "node-columns": columns_case,
+}

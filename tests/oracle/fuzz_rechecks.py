@@ -8,6 +8,7 @@ second on an idle machine. Exits with 1 if one is above `--most` seconds.
 from __future__ import annotations
 
 import argparse
+import math
 import secrets
 import sys
 import time
@@ -23,6 +24,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    NodeColumns,
     NodeHistogram,
     NodeSum,
     NodeTree,
@@ -114,6 +116,20 @@ def node_tree(numbers: Numbers) -> NodeTree:
     )
 
 
+def node_columns(numbers: Numbers) -> NodeColumns:
+    """Any noise of the nodes in up to 16 columns."""
+    number = int(numbers.choice([1, 2, 3, 5, 16]))
+    sizes = tuple(int(size) for size in numbers.integers(2, 4 if number > 5 else 60, number))
+    mean = count(numbers, 10**4)
+    return NodeColumns(
+        symbols=math.prod(sizes),
+        noise_epsilon=10 * chance(numbers),
+        mean=mean,
+        spare=int(max(sizes) * mean * numbers.uniform(0, 1)),
+        columns=sizes,
+    )
+
+
 def split_mix(numbers: Numbers) -> SplitMix:
     """Any noise, also such as wraps around the modulus; few pieces hide little."""
     largest = count(numbers, 10**6)
@@ -150,6 +166,7 @@ DRAWN: Final[dict[str, Callable[[Numbers], Any]]] = {
     ),
     "split-mix": split_mix,
     "node-histogram": node_histogram,
+    "node-columns": node_columns,
     "node-sum": node_sum,
     "node-tree": node_tree,
 }

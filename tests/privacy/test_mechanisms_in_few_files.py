@@ -26,6 +26,7 @@ PRODUCT = [
 OWN = {
     "DummyHistogram": "dummies",
     "HadamardHistogram": "hadamard",
+    "NodeColumns": "node_columns",
     "NodeHistogram": "node_histogram",
     "NodeSum": "node_sum",
     "NodeTree": "node_tree",
@@ -44,6 +45,7 @@ PUBLIC_NAMES = {
 ELSEWHERE = {
     "DummyHistogram": set[str](),
     "HadamardHistogram": set[str](),
+    "NodeColumns": set[str](),
     "NodeHistogram": {
         "adversary/src/shuffledp_adversary/attacks/flood.py",
         "labs/src/shuffledp_labs/lab06_surrounded/rounds.py",

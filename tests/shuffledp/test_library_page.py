@@ -80,6 +80,14 @@ def test_the_lines_about_percentiles_run_as_they_stand(capsys: pytest.CaptureFix
     assert "RangeEstimate(people=" in capsys.readouterr().out
 
 
+def test_the_lines_about_several_questions_run_as_they_stand() -> None:
+    page = PAGE.with_name("how-to") / "several-questions.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    told: dict[str, Any] = {}
+    exec(compile(block, str(page), "exec"), told)  # noqa: S102 - the page is ours
+    assert (len(told["first"]), len(told["second"])) == (3, 2)
+
+
 def test_the_lines_of_the_readme_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(
         r"```python\n(.*?)```", (PAGE.parents[1] / "README.md").read_text(), flags=re.DOTALL

@@ -242,6 +242,10 @@ def test_an_audit_contradicts_nothing(kind: str, pool: ProcessPoolExecutor) -> N
     assert report.bound.trials == 400
 
 
+def written(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 @KINDS
 def test_the_command_line_knows_it(kind: str, shuffledp: Shell) -> None:
     spec = calibrated(kind)
@@ -253,7 +257,7 @@ def test_the_command_line_knows_it(kind: str, shuffledp: Shell) -> None:
     told = [
         word
         for name, value in options.items()
-        for word in (f"--{name.replace('_', '-')}", str(value))
+        for word in (f"--{name.replace('_', '-')}", written(value))
     ]
     code, out, _ = shuffledp("certify", kind, *told, "--users", "12", "--delta", "0.01")
     assert code == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ def calibrate(
     symbols: int | None = None,
     rounds: int = 1,
     epsilon_local: float | None = None,
+    columns: Sequence[int] | None = None,
 ) -> Plan:
     """The plan of least error whose certified ε at δ is at most the target's.
 
@@ -46,6 +47,7 @@ def calibrate(
         symbols: k of a histogram over {0..k-1}, in place of `max_value`.
         rounds: how often the round is run on the same people.
         epsilon_local: largest ε_L accepted in one round, if every node is corrupt; None for any.
+        columns: cells of each column, in place of `symbols`, for "node-columns".
 
     Raises:
         UsageError: an unknown mechanism, no domain, or a value outside its range.
@@ -62,6 +64,10 @@ def calibrate(
     kind = kind_of(mechanism)
     if max_value is not None and symbols is not None:
         raise UsageError("name one domain: max-value for a sum, or symbols for a histogram")
+    if columns is not None:
+        if max_value is not None or symbols is not None:
+            raise UsageError("columns already say how many symbols there are: name nothing else")
+        symbols = math.prod(columns)
     target = target_of(
         epsilon,
         delta,
@@ -70,6 +76,7 @@ def calibrate(
         symbols=symbols,
         rounds=rounds,
         epsilon_local=epsilon_local,
+        columns=columns,
     )
     spec = calibrate_spec(kind, target)
     note = (
@@ -96,6 +103,7 @@ def target_of(
     symbols: int | None,
     rounds: int,
     epsilon_local: float | None,
+    columns: Sequence[int] | None = None,
 ) -> Target:
     """The checked target; arguments and errors as `calibrate`."""
     check_setting(setting)
@@ -110,6 +118,7 @@ def target_of(
         symbols=symbols,
         rounds=rounds,
         epsilon_local=epsilon_local,
+        columns=None if columns is None else tuple(columns),
     )
 
 

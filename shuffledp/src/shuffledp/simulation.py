@@ -180,7 +180,7 @@ class Answer:
         names = (
             [self.quantity]
             if self.quantity == "sum"
-            else [str(symbol) for symbol in range(self.spec.domain)]
+            else [str(symbol) for symbol in range(self.spec.answer_size)]
         )
         totals = zip(
             names,

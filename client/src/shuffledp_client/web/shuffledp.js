@@ -1570,7 +1570,7 @@ Object.assign(MECHANISMS, {
   },
 });
 
-const NOT_PLAYED = ["node-tree"];
+const NOT_PLAYED = ["node-tree", "node-columns"];
 
 /** A mechanism with its functions, from its form in documents. */
 export function mechanismOf(value) {

@@ -413,6 +413,14 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
         """All symbols in words."""
         return tuple(self.name(symbol) for symbol in range(self.size))
 
+    def cell_names(self) -> tuple[str, ...]:
+        """The symbols of every axis in words, one axis after the other, each with its field."""
+        return tuple(
+            f"{axis.field}: {axis.symbols.name(cell, axis.unit)}"
+            for axis in self.axes
+            for cell in range(axis.symbols.size)
+        )
+
     def locate(self, *answers: str) -> int:
         """The symbol of one answer for each of `fields`, as people give them.
 

@@ -22,6 +22,7 @@ from shuffledp_core.mechanisms.dummies import DummyHistogram
 from shuffledp_core.mechanisms.geo import GeoShuffle
 from shuffledp_core.mechanisms.hadamard import HadamardHistogram
 from shuffledp_core.mechanisms.krr import KRRHistogram
+from shuffledp_core.mechanisms.node_columns import NodeColumns
 from shuffledp_core.mechanisms.node_histogram import NodeHistogram
 from shuffledp_core.mechanisms.node_sum import NodeSum
 from shuffledp_core.mechanisms.node_tree import NodeTree
@@ -46,6 +47,7 @@ __all__ = [
     "HistogramSpec",
     "KRRHistogram",
     "Mechanism",
+    "NodeColumns",
     "NodeHistogram",
     "NodeSum",
     "NodeTree",

@@ -75,6 +75,8 @@ class Spec(
             the shares of absent users are missing.
         needs_crowd: True if the guarantee depends on other users' reports; False if the noise of
             one honest node is enough.
+        counts_columns: whether its estimate counts the cells of several columns, one column after
+            the other.
         for_ranges: whether its noise serves quantiles and ranges of bins, not single counts.
     """
 
@@ -86,6 +88,7 @@ class Spec(
     bears_losses: ClassVar[bool] = True
     noise_alone: ClassVar[bool] = True
     needs_crowd: ClassVar[bool] = True
+    counts_columns: ClassVar[bool] = False
     for_ranges: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -113,6 +116,11 @@ class Spec(
     def domain(self) -> int:
         """Number of admissible inputs, {0..domain-1}."""
         raise NotImplementedError
+
+    @property
+    def answer_size(self) -> int:
+        """Numbers of an estimate: one for each admissible input of a histogram, 1 for a sum."""
+        return self.domain if self.answers is Answers.HISTOGRAM else 1
 
     @property
     def messages_per_user(self) -> int:
@@ -309,7 +317,7 @@ class Spec(
         )
 
     def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Exact answer, without noise: the histogram, shape (domain,), or the sum, shape (1,)."""
+        """Exact answer, without noise: the histogram or the sum, shape (answer_size,)."""
         raise NotImplementedError
 
 

@@ -1,7 +1,7 @@
 """Several histograms in one submission, each hidden by dummies of every node.
 
-Notation: docs/accounting.md, N9. What `node-tree` has in common with other mechanisms whose users
-send one symbol in each of several columns.
+Notation: docs/accounting.md, N9. What `node-tree` and `node-columns` have in common: users send one
+symbol in each of several columns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ColumnsSpec(HistogramSpec, frozen=True, kw_only=True):
 
     Column c has s_c cells, written as symbols of a range of its own, behind which comes its
     "empty". Of a node's T_c = s_c mean + min(spare, s_c mean) dummies in it, mean + Z_j are of cell
-    j, by the law of `NodeHistogram`, under the condition that they have room; the others are
+    j, by the law of `node-histogram`, under the condition that they have room; the others are
     "empty". The columns are independent. A subclass says what the columns are, and how their counts
     become an estimate.
     """

@@ -232,7 +232,11 @@ def make_report(
     proof = opened.announcement.log
     final = verify_from(deployment.roster.accountant, result.final_certificate, Certificate)
     words = final.question_wording
-    is_named = words is not None and len(result.estimate.values) == words.size
+    labels: tuple[str, ...] = ()
+    if words is not None and final.mechanism.counts_columns:
+        labels = words.cell_names()
+    elif words is not None and len(result.estimate.values) == words.size:
+        labels = words.names()
     return RoundReport(
         round_id=opened.round_id,
         users=manifest.max_reports,
@@ -241,7 +245,7 @@ def make_report(
         estimate=result.estimate,
         final=final,
         column=None if words is None else ", ".join(words.fields),
-        labels=words.names() if words is not None and is_named else (),
+        labels=labels,
         suite=manifest.geometry.suite,
         corrupt=corrupt_positions(manifest),
         dropped=result.dropped,

@@ -37,7 +37,7 @@ def _kinds(target: Target) -> tuple[str, ...]:
         kind
         for kind, spec in MECHANISMS.items()
         if (target.max_value is not None or spec.answers is Answers.HISTOGRAM)
-        and not spec.for_ranges
+        and not (spec.for_ranges or spec.counts_columns)
     )
 
 

@@ -58,6 +58,7 @@ class Target:
         most_users: reports that may arrive at most, for mechanisms that must have room for them;
             None for `users`.
         epsilon_local: largest ε_L of one round, if every node is corrupt; None for any.
+        columns: cells of each column, for mechanisms with several; None for one of all symbols.
     """
 
     epsilon: float
@@ -71,6 +72,7 @@ class Target:
     rounds: int = 1
     most_users: int | None = None
     epsilon_local: float | None = None
+    columns: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -88,6 +90,11 @@ class Target:
             raise UsageError(f"max-value must be from 1 to {MAX_DOMAIN - 1}, not {self.max_value}")
         if self.symbols is not None and not 2 <= self.symbols <= MAX_DOMAIN:
             raise UsageError(f"symbols must be from 2 to {MAX_DOMAIN}, not {self.symbols}")
+        if self.columns is not None and math.prod(self.columns) != self.bins:
+            raise UsageError(
+                f"columns of {', '.join(map(str, self.columns))} cells have "
+                f"{math.prod(self.columns)} combinations, not {self.bins} symbols"
+            )
         if not 1 <= self.rounds <= 10**6:
             raise UsageError(f"rounds must be from 1 to 1,000,000, not {self.rounds}")
         if self.most_users is not None and self.most_users < self.users:

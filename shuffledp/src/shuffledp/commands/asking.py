@@ -28,6 +28,7 @@ from shuffledp.commands.options import (
     Symbols,
     decimal,
     parse_integer,
+    parse_integers,
 )
 from shuffledp_core.mechanisms import (
     MECHANISMS,
@@ -135,9 +136,13 @@ def _option(spec: type[Spec], field: structs.FieldInfo) -> Parameter:
         option = typer.Option(parser=parse_integer, metavar="INTEGER", help=words)
     elif kind is Fraction:
         option = typer.Option(parser=decimal, metavar="DECIMAL", help=words)
+    elif kind == tuple[int, ...]:
+        option = typer.Option(parser=parse_integers, metavar="INTEGER,..", help=words)
+        kind = str  # typer reads as many words as a tuple has members
     else:
         raise TypeError(
-            f"{spec.kind}: {field.name} must be an int or a Fraction to be an option, not {kind}"
+            f"{spec.kind}: {field.name} must be an int, a Fraction or a tuple of ints to be an "
+            f"option, not {kind}"
         )
     default = Parameter.empty if field.default is NODEFAULT else str(field.default)
     return Parameter(

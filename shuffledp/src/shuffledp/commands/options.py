@@ -98,6 +98,13 @@ def parse_integer(text: str | int) -> int:
         raise typer.BadParameter(f"{text!r} is not a whole number") from error
 
 
+def parse_integers(text: str | tuple[int, ...]) -> tuple[int, ...]:
+    """Whole numbers separated by commas; the refusal names what was typed."""
+    if isinstance(text, tuple):
+        return text
+    return tuple(parse_integer(part.strip()) for part in text.split(","))
+
+
 def real(text: str | float) -> float:
     """A number; the refusal names what was typed. Its range is checked where it is used."""
     try:

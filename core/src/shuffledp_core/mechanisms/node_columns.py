@@ -1,0 +1,173 @@
+"""Several histograms of the same people in one round, behind the noise of the nodes.
+
+Notation: docs/accounting.md, N9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+from shuffledp_core.answering.estimates import Estimate, Present
+from shuffledp_core.errors import ParameterError
+from shuffledp_core.mechanisms.base import MAX_DOMAIN, check_whole
+from shuffledp_core.mechanisms.columns import ColumnsSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.node_noise import NodeNoise
+
+MAX_COLUMNS: Final = 16
+"""Most columns: ε is divided among them."""
+
+
+class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
+    """One answer to each of several questions, a message each: a histogram for each question.
+
+    A value stands for one cell of every column, written as one number of a mixed base, the first
+    column the most significant: `value_of`. The estimate has the cells of the columns one after
+    the other: `split`. How the columns depend on each other is not counted.
+    """
+
+    kind: ClassVar[str] = "node-columns"
+    summary: ClassVar[str] = (
+        "One cell of each of several columns among dummies of every mix node, shuffled: several "
+        "histograms in one round that need one honest node but no honest users."
+    )
+    counts_columns: ClassVar[bool] = True
+    columns: Annotated[tuple[int, ...], "Number of cells of each column, such as 7,5."]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.columns, tuple) or not 1 <= len(self.columns) <= MAX_COLUMNS:
+            raise ParameterError(
+                f"columns must be 1 to {MAX_COLUMNS} numbers of cells, not {self.columns!r}"
+            )
+        for size in self.columns:
+            check_whole("number of cells of a column", size, 2)
+        check_whole("symbols", self.symbols, 2, MAX_DOMAIN)
+        if math.prod(self.columns) != self.symbols:
+            raise ParameterError(
+                f"symbols must be the product of columns, {math.prod(self.columns)}, not "
+                f"{self.symbols}"
+            )
+        self.check_columns()
+
+    @property
+    def column_sizes(self) -> tuple[int, ...]:
+        """`columns`."""
+        return self.columns
+
+    @property
+    def answer_size(self) -> int:
+        """The cells of all columns."""
+        return sum(self.columns)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """By how much the value grows with the cell of each column."""
+        return tuple(math.prod(self.columns[place + 1 :]) for place in range(len(self.columns)))
+
+    def value_of(self, cells: Sequence[int]) -> int:
+        """The value that stands for these cells, one of each column.
+
+        Raises:
+            ParameterError: there is no such cell, or not one of each column.
+        """
+        if len(cells) != len(self.columns):
+            raise ParameterError(
+                f"a value has {len(self.columns)} cells, one of each column, not {len(cells)}"
+            )
+        for cell, size in zip(cells, self.columns, strict=True):
+            check_whole("cell", cell, 0, size - 1)
+        return sum(cell * stride for cell, stride in zip(cells, self.strides, strict=True))
+
+    def split(self, numbers: Sequence[float]) -> list[list[float]]:
+        """The numbers of each column, from those of all cells such as an estimate's values."""
+        starts = [sum(self.columns[:place]) for place in range(len(self.columns))]
+        return [
+            list(numbers[start : start + size])
+            for start, size in zip(starts, self.columns, strict=True)
+        ]
+
+    def cells_of(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The digits of each value."""
+        import numpy as np
+
+        digits = values[..., np.newaxis] // np.array(self.strides) % np.array(self.columns)
+        return np.asarray(digits, dtype=np.int64)
+
+    def weigh(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The cell with its stride, 0 for "empty"; same shape."""
+        import numpy as np
+
+        weights = np.zeros(self.alphabet, dtype=np.int64)
+        for start, size, stride in zip(
+            self.column_starts[:-1], self.columns, self.strides, strict=True
+        ):
+            weights[start : start + size] = np.arange(size) * stride
+        return weights[symbols]
+
+    def answers_of_sums(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The values; several messages of one column count as the last value at most."""
+        import numpy as np
+
+        return np.minimum(sums, self.symbols - 1)
+
+    def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The histograms of all columns, shape (answer_size,)."""
+        import numpy as np
+
+        cells = self.cells_of(values)
+        return np.concatenate(
+            [
+                np.bincount(cells[:, place], minlength=size)
+                for place, size in enumerate(self.columns)
+            ]
+        ).astype(np.int64)
+
+    @property
+    def node_noise(self) -> float:
+        """Standard deviation of one node's dummies in a count, in the column with the most."""
+        return max(self._noise(place, nodes=1).deviation for place in range(len(self.columns)))
+
+    def largest_shift(self, liars: int) -> Fraction:
+        """All messages in one cell, or in none of its column."""
+        return Fraction(liars * self.messages_per_user)
+
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
+        """Each count less the dummies that are expected in it."""
+        import numpy as np
+
+        # A lost message may have been of any column: every count may lack it.
+        reports = float(present.reports) + present.lost
+        values = []
+        errors = []
+        lows = []
+        highs = []
+        for place, observed in enumerate(self.observed(counts, present.nodes)):
+            noise = self._noise(place, present.nodes)
+            values += (observed - noise.mean).tolist()
+            errors += [noise.deviation] * observed.size
+            lows += np.clip(observed - noise.most, 0.0, reports).tolist()
+            highs += np.clip(observed - noise.least + present.lost, 0.0, reports).tolist()
+        return Estimate(
+            quantity="histogram",
+            values=tuple(values),
+            standard_errors=tuple(errors),
+            lows=tuple(lows),
+            highs=tuple(highs),
+        )
+
+    def _noise(self, place: int, nodes: int) -> NodeNoise:
+        """The noise of `nodes` nodes together in one count of a column."""
+        from shuffledp_core.bounds.node_noise import conditional_law, noise_of_nodes
+
+        law = conditional_law(
+            self.noise_epsilon, self.mean, self.columns[place], self.column_dummies[place]
+        )
+        return noise_of_nodes(((1, law),), nodes)
