@@ -25,6 +25,7 @@ from shuffledp_accountant.witnesses import CountAnswer, ignore_answer
 from shuffledp_analyst.opening import make_manifest
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import DeviceSteps
+from shuffledp_client.links import Link
 from shuffledp_client.policy import Policy
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import (
@@ -199,7 +200,9 @@ class LogWorld:
         finally:
             ledger.close()
 
-    def device(self, name: str, *, require_log: bool = True) -> DeviceSteps:
+    def device(
+        self, name: str, *, require_log: bool = True, link: Link | None = None
+    ) -> DeviceSteps:
         """A user's device with its own keys and state folder; the same one at the next call."""
         home = self.folder / name
         if not home.exists():
@@ -213,7 +216,8 @@ class LogWorld:
                 policy=Policy(
                     epsilon=1.0, delta=1e-6, epsilon_corrupted=10.0, require_log=require_log
                 ),
-            )
+            ),
+            link=link,
         )
 
     def announcement(self, certificate: Signed, proof: str | None) -> bytes:

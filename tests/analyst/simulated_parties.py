@@ -35,6 +35,7 @@ from shuffledp_core.documents.models import (
 from shuffledp_core.documents.signed import Signed, from_json, sign
 from shuffledp_core.errors import (
     BudgetExceeded,
+    LedgerAwayError,
     LedgerError,
     PolicyRefusal,
     RoundStateError,
@@ -127,6 +128,8 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
     ledger: dict[str, str] = field(default_factory=dict)
     settlements: list[str] = field(default_factory=list)
     """Every round that a settlement was asked for."""
+    logged: list[tuple[str, str]] = field(default_factory=list)
+    """Every round whose result was to be logged, with its digest."""
 
     def register(self, server: Server) -> None:
         accountant_pb2_grpc.add_AccountantServicer_to_server(self, server)
@@ -219,6 +222,15 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
         return accountant_pb2.SettleResponse(
             certificate=self.certificate(request.round_id, "final", users, losses)
         )
+
+    async def LogResult(
+        self, request: accountant_pb2.LogResultRequest, context: Context
+    ) -> accountant_pb2.LogResultResponse:
+        if "no-log" in self.faults:
+            raise LedgerAwayError("too few witnesses signed the public log")
+        self.logged.append((request.round_id, request.digest))
+        self.happened.touch()
+        return accountant_pb2.LogResultResponse()
 
     async def Release(
         self, request: accountant_pb2.ReleaseRequest, context: Context

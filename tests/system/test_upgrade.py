@@ -167,7 +167,7 @@ def test_an_old_deployment_goes_on_after_its_upgrade_and_back(lab: Path, shuffle
 
     # The first start migrates the ledger, and the log begins with the old changes.
     running.start_all(lab)
-    assert schema_of(ledger) == "0004"
+    assert schema_of(ledger) == "0005"
     old_entries = entries_of(lab)[:5]
     assert rounds_of(old_entries) == [first, first, second, second, interrupted]
 
@@ -187,7 +187,7 @@ def test_an_old_deployment_goes_on_after_its_upgrade_and_back(lab: Path, shuffle
     # The way back: a build does not touch a newer schema.
     stop(lab, ACCOUNTANT)
     make_newer(ledger)
-    with pytest.raises(ConfigError, match=r"knows schema 0004.*run the version that wrote it"):
+    with pytest.raises(ConfigError, match=r"knows schema 0005.*run the version that wrote it"):
         running.start_all(lab)
 
     # The backup is restored, and what it lacks is charged again from the analyst's documents,

@@ -47,7 +47,9 @@ def witnessed_roster(**changes: Any) -> Roster:
 
 @dataclass(frozen=True)
 class LogDraft:
-    """A log that holds a round at `index`, about to be signed; each part can be replaced."""
+    """A log that holds a round at `index`, about to be signed; each part can be replaced.
+
+    `last` is the last entry, and the one that is proved."""
 
     certificate: Signed
     roster: Roster
@@ -61,12 +63,15 @@ class LogDraft:
     base: int | None = None
     time: int = SECONDS
     proof: dict[str, Any] = field(default_factory=dict)
+    last: bytes | None = None
 
     def tree(self) -> MerkleTree:
         """All entries; those of other rounds are names."""
         leaves = [derive(self.history, number) for number in range(self.size)]
         entry = reservation_entry(POPULATION, ROUND_ID, self.certificate)
         leaves[self.index] = leaf_hash(entry.to_bytes())
+        if self.last is not None:
+            leaves[-1] = leaf_hash(self.last)
         return MerkleTree(leaves)
 
     def note(self) -> str:
@@ -94,9 +99,10 @@ class LogDraft:
 
     def text(self) -> str:
         """The proof as it is announced."""
+        index = self.index if self.last is None else self.size - 1
         fields: dict[str, Any] = {
-            "index": self.index,
-            "hashes": tuple(self.tree().inclusion_proof(self.index)),
+            "index": index,
+            "hashes": tuple(self.tree().inclusion_proof(index)),
             "note": self.note().encode(),
             "extra": self.window().to_bytes(),
         }

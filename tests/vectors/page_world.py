@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
+import msgspec
 from client_rounds import NOW, POPULATION, ROUND_ID, Draft, settled
 from playwright.sync_api import BrowserContext, Page, Route
 from vector_world import identity, make_draft, make_roster, sign_roster
@@ -85,6 +86,8 @@ class PageGateway:
     """Whether connections end before submissions and enrolments are answered."""
     result: Signed | None = None
     discards: tuple[Signed, ...] = ()
+    log: str | msgspec.UnsetType = msgspec.UNSET
+    """The proof that the result is in the public log."""
     board: bytes = b""
     round_id: str = ROUND_ID
     wording: QuestionWording | None = None
@@ -148,7 +151,11 @@ class PageGateway:
         if self.result is None:
             raise UnknownRoundError("the round has not ended yet")
         if last == "result":
-            return 200, JSON, to_json(ResultBody(result=self.result, discards=self.discards))
+            return (
+                200,
+                JSON,
+                to_json(ResultBody(result=self.result, discards=self.discards, log=self.log)),
+            )
         return 200, "application/octet-stream", self.board
 
     def _enrol(self, request: dict[str, str]) -> Signed:

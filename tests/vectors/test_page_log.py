@@ -8,16 +8,20 @@ from dataclasses import replace
 import msgspec
 import pytest
 from browser_pages import CHROMIUM, NO_CHROMIUM, running_chromium
+from client_rounds import POPULATION, ROUND_ID
 from log_vectors import LogDraft, log_terms, witnessed_roster
-from page_world import PageGateway, attempt, open_device
+from page_world import CODE, PageGateway, attempt, open_device
 from playwright.sync_api import Browser, BrowserContext, Page
 from vector_world import make_roster
 
+from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import EndedLog
 from shuffledp_core.documents.signed import to_json
+from shuffledp_core.transparency.entries import result_entry
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
+CHECK = f"(await device.check('{ROUND_ID}')).found"
 SIZE = "Number((await device.question()).log.size)"
 KEPT = """async () => {
     const opening = indexedDB.open('shuffledp');
@@ -97,3 +101,28 @@ def test_a_page_follows_the_log_that_the_root_has_ended(context: BrowserContext)
         gateway.roster = make_roster(serial=serial, log=log_terms(ended=(ended,)))
         following = replace(log, roster=gateway.roster, size=3, index=1)
         assert show(gateway, following, open_device(context)) == expected
+
+
+def test_a_page_believes_no_result_but_the_one_in_the_log(context: BrowserContext) -> None:
+    gateway, log = witnessed(context)
+    page = open_device(context)
+    attempt(page, f"device.enrol('{CODE}')")
+    assert show(gateway, log, page) == 51
+    assert attempt(page, "device.answer(await device.question(), 2)")["messages"] == 1
+    gateway.end()
+    assert gateway.result is not None
+    entry = result_entry(POPULATION, ROUND_ID, document_digest(gateway.result)).to_bytes()
+    logged = replace(log, size=60, last=entry)
+    for lie in (
+        None,  # no proof
+        log,  # of the round's reservation
+        replace(logged, last=entry.replace(b"published", b"reserved")),
+        replace(logged, witnesses=("witness-1",)),
+        replace(logged, history="fork"),
+    ):
+        gateway.log = msgspec.UNSET if lie is None else lie.text()
+        assert attempt(page, CHECK) == "LogProofError"
+    gateway.log = logged.text()
+    assert attempt(page, CHECK) == 1
+    assert show(gateway, replace(log, size=55), page) == 55  # the newer one is remembered
+    assert show(gateway, replace(log, size=60), page) == "LogProofError"

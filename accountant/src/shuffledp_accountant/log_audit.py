@@ -37,7 +37,8 @@ class AccountReplay:
     `spent` and `limit` are ε at `delta`, of the newest certificate, or composed here after a
     restore, which no certificate counts yet; `unexplained` are the rounds that were released before
     the log began, whose discards it does not have; `missing` are the numbers before `entry` of
-    charges that were lost in a restore and not found again.
+    charges that were lost in a restore and not found again. `final` are the settled rounds, and
+    `results` those of them whose result is in the log.
     """
 
     entry: int = 0
@@ -49,6 +50,8 @@ class AccountReplay:
     restored: int = 0
     unexplained: list[str] = field(default_factory=list)
     missing: set[int] = field(default_factory=set)
+    final: set[str] = field(default_factory=set)
+    results: set[str] = field(default_factory=set)
     open: dict[str, Certificate] = field(default_factory=dict)
     costs: Counter[Cost] = field(default_factory=Counter)
 
@@ -82,6 +85,7 @@ class LogAudit:
             LedgerEvent.SETTLED: self._settle,
             LedgerEvent.RELEASED: self._release,
             LedgerEvent.RESTORED: self._restore,
+            LedgerEvent.PUBLISHED: self._publish,
         }
         for entry in entries:
             steps[entry.event](entry)
@@ -105,6 +109,7 @@ class LogAudit:
         account, plan = self._end(entry)
         self._replace_cost(account, plan, final)
         account.settled += 1
+        account.final.add(plan.round_id)
         # A settlement may go beyond the budget: the reports exist.
         self._compose(account, final, may_exceed=True)
 
@@ -129,10 +134,23 @@ class LogAudit:
             final = self._certificate(entry, 1, CertificateStage.FINAL)
             self._replace_cost(account, account.open.pop(plan.round_id), final)
             account.settled += 1
+            account.final.add(plan.round_id)
         # No certificate signed so far counts this charge.
         position = plan.ledger
         account.spent = _composed_epsilon(account, position)
         account.limit, account.delta = position.limit, position.delta
+
+    def _publish(self, entry: LedgerLogEntry) -> None:
+        account = self.accounts.setdefault(entry.population, AccountReplay())
+        if entry.digest is msgspec.UNSET or entry.documents:
+            raise self._contradiction(f"the result of round {entry.round_id} has no digest alone")
+        if entry.round_id in account.results:
+            raise self._contradiction(f"round {entry.round_id} has a second result")
+        if entry.round_id not in account.final:
+            raise self._contradiction(
+                f"round {entry.round_id} has a result, but its charge is not settled"
+            )
+        account.results.add(entry.round_id)
 
     def _take_position(
         self, account: AccountReplay, plan: Certificate, position: int | msgspec.UnsetType

@@ -139,6 +139,7 @@ def _show_account(population: str, account: AccountReplay) -> None:
     typer.echo(
         f"  epsilon {account.spent:.6g} of {account.limit:g} is spent at delta {account.delta:g}"
     )
+    typer.echo(f"  results of settled rounds in the log: {len(account.results):,}")
     if account.restored:
         typer.echo(f"  {account.restored:,} charged or settled again after a restore from a backup")
     if account.missing:

@@ -24,7 +24,12 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import DocumentError, LedgerAwayError
 from shuffledp_core.runtime.files import write_atomic
 from shuffledp_core.runtime.keys import Identity
-from shuffledp_core.transparency.entries import log_key_of, reservation_entry
+from shuffledp_core.transparency.entries import (
+    LedgerLogEntry,
+    log_key_of,
+    reservation_entry,
+    result_entry,
+)
 from shuffledp_core.transparency.logged import known_cosigners
 from shuffledp_core.transparency.notes import (
     Checkpoint,
@@ -119,6 +124,21 @@ class PublicLog:
                 repeated.
         """
         entry = reservation_entry(population, round_id, Signed.from_bytes(certificate))
+        return self._proof(
+            entry,
+            f"round {round_id} was charged again after a restore, and has no reservation in the "
+            "public log: open another round",
+        )
+
+    def result_proof(self, population: str, round_id: str, digest: str) -> bytes:
+        """The proof that a logged result is in the log, for devices and readers.
+
+        Raises as `reservation_proof`.
+        """
+        entry = result_entry(population, round_id, digest)
+        return self._proof(entry, f"the result of round {round_id} is not in the public log")
+
+    def _proof(self, entry: LedgerLogEntry, missing: str) -> bytes:
         leaf = leaf_hash(entry.to_bytes())
         with self._lock:
             if self._is_forked:
@@ -135,10 +155,7 @@ class PublicLog:
             # The newest first: nearly every question is about the last entry.
             index = next((i for i in reversed(range(len(leaves))) if leaves[i] == leaf), None)
             if index is None:
-                raise LedgerAwayError(
-                    f"round {round_id} was charged again after a restore, and has no reservation "
-                    "in the public log: open another round"
-                )
+                raise LedgerAwayError(missing)
             hashes = tuple(self._tree.inclusion_proof(index, self._published))
             window = LogWindow.of(self._tree, self._published)
             return InclusionProof(index, hashes, self._note, window.to_bytes()).to_bytes()

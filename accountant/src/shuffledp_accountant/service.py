@@ -1,4 +1,4 @@
-"""The accountant as a service: certify, settle, release, budget.
+"""The accountant as a service: certify, settle, release, log results, budget.
 
 docs/protocol.md, "Opening" and "Close".
 
@@ -9,6 +9,7 @@ with the numerics in threads so that the loop answers health checks and queries 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -46,6 +47,7 @@ from shuffledp_core.errors import (
     LedgerAwayError,
     LedgerError,
     MalformedDocumentError,
+    MalformedRequestError,
     RoundStateError,
     TooFewReportsError,
 )
@@ -64,12 +66,15 @@ NAME: Final = "shuffledp_proto.v1.Accountant"
 MOST_READERS: Final = 4
 """Most budget queries at a time; others wait in the event loop, for as long as their callers do."""
 
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+
 _ANALYST: Final = frozenset({Role.ANALYST})
 
 RULES: Final = {
     f"/{NAME}/Certify": _ANALYST,
     f"/{NAME}/Settle": _ANALYST,
     f"/{NAME}/Release": _ANALYST,
+    f"/{NAME}/LogResult": _ANALYST,
     f"/{NAME}/GetBudget": frozenset({Role.ANALYST, OPERATOR, VIEWER, CLIENT}),
 }
 """Roles that may call each method."""
@@ -226,6 +231,35 @@ class Accountant:
 
         return self._ledger.settle(round_id, real, sign_certificate)
 
+    def log_result(self, round_id: str, digest: str) -> None:
+        """Adds the result of a settled round to the public log.
+
+        Devices and readers check the result itself; the log makes it the only one.
+
+        Args:
+            round_id: settled before.
+            digest: of the signed result, as `document_digest` gives it.
+
+        Raises:
+            MalformedRequestError: the digest is none.
+            UnknownRoundError: never certified here.
+            RoundStateError: the round is not settled, or the log has another result of it.
+            LedgerError: the database failed.
+        """
+        if not _DIGEST.fullmatch(digest):
+            raise MalformedRequestError(f"a digest is 64 lower-case hex digits: {digest[:80]!r}")
+        self._ledger.add_result(round_id, digest)
+
+    def result_proof(self, round_id: str, digest: str) -> bytes:
+        """The proof that a result is in the published log; empty without witnesses.
+
+        Raises as `PublicLog.result_proof`.
+        """
+        if self._log is None or not self._log.has_witnesses:
+            return b""
+        population = self._ledger.charge(round_id).population
+        return self._log.result_proof(population, round_id, digest)
+
     def release(self, round_id: str, discards: Sequence[bytes]) -> None:
         """Releases a reservation. docs/adr/0003.
 
@@ -360,6 +394,19 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         self._log.info("round settled", round=request.round_id, accepted=request.accepted)
         self._count_certificate(CertificateStage.FINAL)
         return accountant_pb2.SettleResponse(certificate=signed)
+
+    async def LogResult(  # noqa: N802
+        self,
+        request: accountant_pb2.LogResultRequest,
+        context: Context,  # noqa: ARG002
+    ) -> accountant_pb2.LogResultResponse:
+        """See accountant.proto."""
+        async with self._changing:
+            await in_thread(self._accountant.log_result, request.round_id, request.digest)
+            await in_thread(self._accountant.publish_log)
+            proof = await in_thread(self._accountant.result_proof, request.round_id, request.digest)
+        self._log.info("result logged", round=request.round_id)
+        return accountant_pb2.LogResultResponse(log_proof=proof)
 
     async def Release(  # noqa: N802
         self,

@@ -121,6 +121,7 @@ class Coordinator:
             published = self._result(round_id).outcome == Outcome.PUBLISHED
             self._progress[round_id] = progress
             if published:
+                services.unlogged.add(round_id)
                 return end_published(services, round_id, plan.route, progress)
             return end_failed(services, round_id, plan.route, None, progress)
         self._log.warning("resuming an interrupted round", round=round_id)
@@ -316,8 +317,14 @@ class Coordinator:
         raise UnknownRoundError("no round is open; name a round, or wait for the next one")
 
     def result(self, round_id: str) -> bytes:
-        """The signed result; `UnknownRoundError` until the round has ended."""
+        """The signed result; `UnknownRoundError` until the round has ended, and it is announced."""
+        if round_id in self._services.unlogged:
+            raise UnknownRoundError(f"the result of round {round_id} is not in the public log yet")
         return self._services.records.files(round_id).result()
+
+    def log_proof(self, round_id: str) -> bytes:
+        """The proof that a round's result is in the public log; empty if there is none."""
+        return self._services.records.files(round_id).log_proof()
 
     def discards(self, round_id: str) -> tuple[bytes, ...]:
         """The nodes' signed discards of a round so far."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -17,11 +17,13 @@ from shuffledp_analyst.metrics import AnalystMetrics
 from shuffledp_analyst.peers import MAX_RETRY_SECONDS, RETRY_SECONDS, Peers
 from shuffledp_analyst.progress import ENDED, Event, Progress
 from shuffledp_analyst.records import Records
+from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import LedgerError, ShuffleDPError, UnreachableError
 from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.runtime.tasks import in_thread
+from shuffledp_core.transparency.logged import check_result_logged
 from shuffledp_core.transport.announce import manifest_topic, result_topic
 from shuffledp_core.vocabulary import Outcome
 
@@ -41,6 +43,8 @@ class AnalystServices:
     clock: Callable[[], int]
     publish: Callable[[str, bytes], None]
     metrics: AnalystMetrics
+    unlogged: set[str] = field(default_factory=set)
+    """Ended rounds whose result the public log is about to get: readers are not shown it yet."""
 
     def failed_result(self, round_id: str, error: ShuffleDPError) -> Signed:
         """Sign a result that states only that the round failed, and why."""
@@ -108,15 +112,44 @@ async def end_failed(
 async def end_published(
     services: AnalystServices, round_id: str, route: Sequence[str], progress: Progress
 ) -> None:
-    """Announces the result on disk and has every node erase the round.
+    """Logs and announces the result on disk, and has every node erase the round.
 
+    The operator is not kept waiting for witnesses that are away: after `recovery_seconds` the
+    result is announced without its proof, and devices that require one ask again.
     Returns when nothing is left to do.
     """
-    services.announce_end(round_id, progress)
-    await Discarding(services, round_id, route, release=False).persist(
-        services.config.discard_seconds
-    )
+    logging = asyncio.ensure_future(_log_result(services, round_id))
+    try:
+        await asyncio.wait({logging}, timeout=services.config.recovery_seconds)
+        services.unlogged.discard(round_id)
+        services.announce_end(round_id, progress)
+        discarding = Discarding(services, round_id, route, release=False)
+        await discarding.persist(services.config.discard_seconds)
+        await logging
+    finally:
+        logging.cancel()
     await services.finish(round_id)
+
+
+async def _log_result(services: AnalystServices, round_id: str) -> None:
+    """Has the accountant add a round's result to the public log, and keeps the proof."""
+    files = services.records.files(round_id)
+    log = structlog.get_logger().bind(round=round_id)
+    if files.log_proof():
+        return
+    signed = Signed.from_bytes(files.result())
+    roster = services.peers.roster
+    digest = document_digest(signed)
+    try:
+        proof = await services.peers.persistently(
+            lambda: services.peers.log_result(round_id, digest), services.config.settle_seconds
+        )
+        if roster.log_terms is not None:
+            population = files.plan().population
+            check_result_logged(proof, roster, population, signed)
+            await write_when_room(lambda: in_thread(files.keep_log_proof, proof))
+    except ShuffleDPError as error:
+        log.warning("result not in the public log: devices refuse it", reason=str(error))
 
 
 class Discarding:

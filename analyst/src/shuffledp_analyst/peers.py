@@ -131,6 +131,16 @@ class Peers:
             response = await stub.Settle(request, timeout=self._config.certify_seconds)
         return Signed.from_bytes(response.certificate)
 
+    async def log_result(self, round_id: str, digest: str) -> bytes:
+        """Adds a result to the public log.
+
+        Returns the proof that it is there, not verified yet; empty where devices need none.
+        """
+        request = accountant_pb2.LogResultRequest(round_id=round_id, digest=digest)
+        async with self._accountants() as stub:
+            response = await stub.LogResult(request, timeout=self._config.call_seconds)
+        return response.log_proof
+
     async def release(self, round_id: str, discards: Sequence[Signed]) -> None:
         """Asks the accountant to release the reservation."""
         request = accountant_pb2.ReleaseRequest(

@@ -14,6 +14,7 @@
                        itself is erased
     board              published: every plain message in mixed order
     result.json        the signed result: the round has ended
+    log.tlog-proof     the proof that the result is in the public log, if devices need one
     discards.json      the nodes' signed discards so far
     finished           the nodes were told, the budget was dealt with: nothing is left to do
 
@@ -41,6 +42,8 @@ MAX_DISCARD_BYTES: Final = 4096
 """Several times the length of a discard; an overlong one of one node must not keep those of others
 from devices.
 """
+
+_LOG_PROOF: Final = "log.tlog-proof"
 
 
 class RoundFiles:
@@ -132,6 +135,17 @@ class RoundFiles:
     def result(self) -> bytes:
         """The signed result; `UnknownRoundError` until the round has ended."""
         return read_file(self._folder, "result.json")
+
+    def keep_log_proof(self, proof: bytes) -> None:
+        """Keeps the proof that the result is in the public log."""
+        write_atomic(self._folder / _LOG_PROOF, proof)
+
+    def log_proof(self) -> bytes:
+        """The proof that `keep_log_proof` kept; empty if there is none."""
+        try:
+            return read_file(self._folder, _LOG_PROOF)
+        except UnknownRoundError:
+            return b""
 
     def keep_discards(self, discards: Sequence[Signed]) -> None:
         """Keeps the discards signed so far.

@@ -67,7 +67,9 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         """See analyst.proto."""
         result = self._coordinator.result(request.round_id)
         return analyst_pb2.GetResultResponse(
-            result=result, discards=self._coordinator.discards(request.round_id)
+            result=result,
+            discards=self._coordinator.discards(request.round_id),
+            log_proof=self._coordinator.log_proof(request.round_id),
         )
 
     async def GetBoard(  # noqa: N802

@@ -270,6 +270,7 @@ async def publish(running: RunningRound, result: Result) -> None:
         # No `await` in here: an abort comes before, and counts, or finds the round ended.
         if running.failure.done():
             raise running.failure.result()
+        services.unlogged.add(running.round_id)
         running.files.publish(signed)
         running.round.publish()
 

@@ -18,7 +18,7 @@ from shuffledp_client.outcomes import locate_answer
 from shuffledp_client.responses import ResponseStore
 from shuffledp_client.state import StoredSubmission, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
-from shuffledp_client.transport import Backoff, find_round
+from shuffledp_client.transport import Backoff, RoundEnd, find_round
 from shuffledp_client.verification import CheckedRound, parse_announcement, verify_round
 from shuffledp_core.documents.models import Result, Roster
 from shuffledp_core.documents.signed import Signed
@@ -33,6 +33,8 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.runtime.clock import Clock, system_clock
 from shuffledp_core.runtime.keys import load_roster, verify_from
+from shuffledp_core.transparency.entries import log_key_of
+from shuffledp_core.transparency.logged import check_result_logged, check_same_history
 from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES
 
 POLL_SECONDS: Final = 0.5
@@ -218,14 +220,16 @@ class DeviceSteps:
         stored = self._store.load(round_id)
         submission = stored.submission
         async with self._link.reader() as analyst:
-            signed, discards = await self._ending(analyst, submission, wait=wait)
+            end = await self._ending(analyst, submission, wait=wait)
+            signed = end.result
             try:
                 verified = check_result(submission, self._roster, signed)
             except RoundFailed as error:  # only a genuine result says so
-                raise self._settle_failure(stored, signed, discards, error) from error
+                raise self._settle_failure(stored, signed, end.discards, error) from error
             self._keep_result(
                 stored, signed
             )  # before the board is asked for: an analyst cannot take its word back
+            self._check_result_logged(end, round_id)
             geometry = submission.geometry
             board = await analyst.board(round_id, verified.result.messages * geometry.plain_bytes)
         try:
@@ -242,6 +246,32 @@ class DeviceSteps:
             ) from error
         self._store.finish(round_id)
         return verified
+
+    def _check_result_logged(self, end: RoundEnd, round_id: str) -> None:
+        """Checks that a result is in the public log, if the user's policy requires the log."""
+        if not self._needs_log:
+            return
+        if end.log is None:
+            raise LogProofError(
+                f"the result of round {round_id} comes without a proof that it is in the public "
+                "log, so others may be shown another one; everything is kept: ask again later"
+            )
+        try:
+            log = check_result_logged(end.log, self._roster, self._population, end.result)
+            remembered = self._log.load()
+            if remembered is not None and log.checkpoint.origin == remembered.checkpoint.origin:
+                check_same_history(log, remembered)
+        except LogProofError as error:
+            evidence = self._log.keep_conflict(end.log.decode())
+            raise LogProofError(
+                f"{error}; the result is kept, and the proof in {evidence}"
+            ) from error
+        if log.checkpoint.origin == log_key_of(self._roster).name:
+            self._log.remember(log, end.log.decode())
+
+    @property
+    def _needs_log(self) -> bool:
+        return self._roster.log_terms is not None and self._config.policy.require_log
 
     def _settle_failure(
         self,
@@ -291,7 +321,7 @@ class DeviceSteps:
 
     async def _ending(
         self, analyst: Reader, submission: PreparedSubmission, *, wait: bool
-    ) -> tuple[Signed, tuple[Signed, ...]]:
+    ) -> RoundEnd:
         until = submission.closes_at + int(1000 * self._config.wait_seconds) if wait else 0
         while True:
             try:

@@ -63,10 +63,14 @@ class EnrolmentBody(_Body, frozen=True, kw_only=True):
 
 
 class ResultBody(_Body, frozen=True, kw_only=True):
-    """A round's signed result, and the discards that nodes have signed so far."""
+    """A round's signed result, and the discards that nodes have signed so far.
+
+    `log` is the proof that the result is in the public log (C2SP tlog-proof), if there is one.
+    """
 
     result: Signed
     discards: tuple[Signed, ...] = ()
+    log: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

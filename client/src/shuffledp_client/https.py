@@ -27,7 +27,13 @@ from shuffledp_client.http_api import (
     raised_by,
 )
 from shuffledp_client.submission import PreparedSubmission, check_receipt
-from shuffledp_client.transport import BOARD_SECONDS, CALL_SECONDS, Backoff, with_retries
+from shuffledp_client.transport import (
+    BOARD_SECONDS,
+    CALL_SECONDS,
+    Backoff,
+    RoundEnd,
+    with_retries,
+)
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
 from shuffledp_core.errors import (
@@ -193,13 +199,14 @@ class _HttpsReader:
 
     async def result(self, round_id: str) -> Signed:
         """The signed result."""
-        return (await self.ending(round_id))[0]
+        return (await self.ending(round_id)).result
 
-    async def ending(self, round_id: str) -> tuple[Signed, tuple[Signed, ...]]:
-        """The signed result and the discards."""
+    async def ending(self, round_id: str) -> RoundEnd:
+        """How the round ended."""
         data = await self._calls.get(_path(RESULT, round_id), JSON, 2 * MAX_DOCUMENT_BYTES)
         body = from_json(data, ResultBody)
-        return body.result, body.discards
+        proof = body.log.encode() if isinstance(body.log, str) else None
+        return RoundEnd(body.result, body.discards, proof)
 
     async def board(self, round_id: str, length: int) -> bytes:
         """The board of `length` bytes."""

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.submission import PreparedSubmission
-from shuffledp_client.transport import AnalystReader, Announcing, Backoff, EntryNode
+from shuffledp_client.transport import AnalystReader, Announcing, Backoff, EntryNode, RoundEnd
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Signed
 
@@ -23,8 +23,8 @@ class Reader(Announcing, Protocol):
     `transport.AnalystReader` has the details.
     """
 
-    async def ending(self, round_id: str) -> tuple[Signed, tuple[Signed, ...]]:
-        """The signed result, and discards. Raises `UnknownRoundError` until the round has ended."""
+    async def ending(self, round_id: str) -> RoundEnd:
+        """How the round ended. Raises `UnknownRoundError` until it has."""
         ...
 
     async def result(self, round_id: str) -> Signed:

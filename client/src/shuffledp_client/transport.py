@@ -109,6 +109,21 @@ async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
             await asyncio.sleep(pause)
 
 
+@dataclass(frozen=True)
+class RoundEnd:
+    """How a round ended; nothing of it is verified.
+
+    Attributes:
+        result: the analyst's.
+        discards: those that nodes have signed so far.
+        log: the proof that the result is in the public log; None without one.
+    """
+
+    result: Signed
+    discards: tuple[Signed, ...] = ()
+    log: bytes | None = None
+
+
 class _Caller:
     """A channel to one party. Use as an async context manager.
 
@@ -240,10 +255,10 @@ class AnalystReader(_Caller):
 
     async def result(self, round_id: str) -> Signed:
         """The signed result. Raises `UnknownRoundError` until the round has ended."""
-        return (await self.ending(round_id))[0]
+        return (await self.ending(round_id)).result
 
-    async def ending(self, round_id: str) -> tuple[Signed, tuple[Signed, ...]]:
-        """The signed result, and the discards that nodes have signed so far. Errors as `result`."""
+    async def ending(self, round_id: str) -> RoundEnd:
+        """The signed result with what belongs to it. Errors as `result`."""
         request = analyst_pb2.GetResultRequest(round_id=round_id)
 
         async def call() -> analyst_pb2.GetResultResponse:
@@ -252,8 +267,10 @@ class AnalystReader(_Caller):
             return require_readable(answer, self._party.name)
 
         answer = await with_retries(call, self._backoff)
-        return Signed.from_bytes(answer.result), tuple(
-            Signed.from_bytes(discard) for discard in answer.discards
+        return RoundEnd(
+            Signed.from_bytes(answer.result),
+            tuple(Signed.from_bytes(discard) for discard in answer.discards),
+            answer.log_proof or None,
         )
 
     async def board(self, round_id: str, length: int) -> bytes:

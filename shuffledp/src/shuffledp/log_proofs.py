@@ -11,18 +11,26 @@ from shuffledp_core.documents.models import (
     Certificate,
     LogTerms,
     Manifest,
+    Result,
     Roster,
 )
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import LogProofError
 from shuffledp_core.runtime.keys import read_file, verify_from
 from shuffledp_core.transparency.cosignatures import check_cosignature, witness_key
-from shuffledp_core.transparency.logged import CosignedCheckpoint, check_logged_once
+from shuffledp_core.transparency.logged import (
+    CosignedCheckpoint,
+    check_logged_once,
+    check_result_logged,
+)
 from shuffledp_core.transparency.notes import parse_note
 from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES, InclusionProof
 
 LOG_PROOF: Final = "log.tlog-proof"
 """File of a round's folder with the proof that its announcement carried."""
+
+RESULT_PROOF: Final = "result.tlog-proof"
+"""File of a round's folder with the proof that its result is in the public log."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,35 @@ def check_proof_beside(
     return _check_proof(proof, plan_certificate, roster)
 
 
+def check_result_proof_beside(folder: Path, signed: Signed, roster: Roster) -> bool:
+    """Check the proof of a result in its folder; False if there is none.
+
+    Also False if no witnesses are named.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        DocumentError: it does not prove that this result is in the public log.
+    """
+    file = folder / RESULT_PROOF
+    if roster.log_terms is None or not file.is_file():
+        return False
+    check_result_proof(read_file(file, "proof of the public log", MAX_PROOF_BYTES), signed, roster)
+    return True
+
+
+def check_result_proof(proof: bytes, signed: Signed, roster: Roster) -> LogPosition:
+    """Check that a proof shows this result in the public log, and return what it shows.
+
+    The roster must name witnesses. Raises `DocumentError` if the proof does not show it.
+    """
+    result = verify_from(roster.analyst, signed, Result)
+    if result.plan_certificate is None:
+        raise LogProofError(f"round {result.round_id} failed, and no log has its result")
+    plan = verify_from(roster.accountant, result.plan_certificate, Certificate)
+    logged = check_result_logged(proof, roster, plan.population, signed)
+    return _position(InclusionProof.from_bytes(proof), logged, roster)
+
+
 def check_announced_proof(announcement: Announcement, roster: Roster) -> CosignedCheckpoint:
     """Check the proof in an announcement whose roster names witnesses.
 
@@ -85,11 +122,17 @@ def locate_announced(announcement: Announcement, roster: Roster) -> LogPosition 
 
     Raises as `check_announced_proof`.
     """
-    terms = roster.log_terms
-    if terms is None:
+    if roster.log_terms is None:
         return None
     logged = check_announced_proof(announcement, roster)
     shown = InclusionProof.from_bytes(str(announcement.log).encode())
+    return _position(shown, logged, roster)
+
+
+def _position(shown: InclusionProof, logged: CosignedCheckpoint, roster: Roster) -> LogPosition:
+    terms = roster.log_terms
+    if terms is None:
+        raise ValueError("a checked proof has witnesses")
     note = parse_note(shown.note)
     times = tuple(
         (
@@ -118,10 +161,11 @@ def _check_proof(proof: bytes, plan_certificate: Signed, roster: Roster) -> Cosi
     return check_logged_once(proof, roster, plan.population, plan.round_id, plan_certificate)
 
 
-def missing_proof(folder: Path) -> LogProofError:
+def missing_proof(folder: Path, name: str = LOG_PROOF) -> LogProofError:
     """The error of a folder without a proof, of a deployment whose roster names witnesses."""
+    proved = "plan certificate" if name == LOG_PROOF else "result"
     return LogProofError(
-        f"{folder} has no {LOG_PROOF} that proves the plan certificate to be in the public log, "
+        f"{folder} has no {name} that proves the {proved} to be in the public log, "
         "and the roster names the log's witnesses; fetch the round again with `shuffledp results "
         "show KEYS ROUND --out FOLDER`; for a round older than the witnesses, use the roster of "
         "its time"
@@ -129,7 +173,7 @@ def missing_proof(folder: Path) -> LogProofError:
 
 
 def describe_checkpoint(logged: CosignedCheckpoint, terms: LogTerms) -> str:
-    """The line of `shuffledp verify` about the public log."""
+    """The line of `shuffledp verify` about the plan certificate in the public log."""
     return (
         f"public log: the plan certificate is in {logged.checkpoint.origin} at size "
         f"{logged.checkpoint.size:,}, signed by {', '.join(logged.witnesses)} "

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.log_proofs import (
+    RESULT_PROOF,
     check_announced_proof,
     check_proof_beside,
+    check_result_proof_beside,
     describe_checkpoint,
     missing_proof,
     unchecked_log,
@@ -230,7 +232,7 @@ def verify(
     4. Certificates and manifest in files beside the result of a round's folder are its own
        (`check_beside`).
     5. The plan certificate is in the public log, if the roster names its witnesses: of a folder
-       and of an announcement, which have the proof (`log_proofs`).
+       and of an announcement, which have the proof (`log_proofs`). So is the result of a folder.
     6. Of the folder of a round whose mixing can be verified, list, headers and board
        (`published.check_mixing`).
 
@@ -321,16 +323,18 @@ def _public_log(
     roster = keys.roster
     if roster is None or roster.log_terms is None:
         return ()
-    if folder is None:
-        try:
-            Signed.from_bytes(data)
-        except MalformedDocumentError:
-            logged = check_announced_proof(from_json(data, Announcement), roster)
-        else:
-            return (unchecked_log(),)
-    elif logged is None:
-        raise missing_proof(folder)
-    return (describe_checkpoint(logged, roster.log_terms),)
+    if folder is not None:
+        if logged is None:
+            raise missing_proof(folder)
+        if not check_result_proof_beside(folder, Signed.from_bytes(data), roster):
+            raise missing_proof(folder, RESULT_PROOF)
+        return (describe_checkpoint(logged, roster.log_terms), "public log: it has the result, too")
+    try:
+        Signed.from_bytes(data)
+    except MalformedDocumentError:
+        logged = check_announced_proof(from_json(data, Announcement), roster)
+        return (describe_checkpoint(logged, roster.log_terms),)
+    return (unchecked_log(),)
 
 
 def _mixing(data: bytes, folder: Path | None, keys: Keys) -> tuple[str, ...]:

@@ -64,7 +64,8 @@ class Charge:
     `epsilon` is certified for `cost` as it stands.
 
     `plan` is the JSON of the round's plan; certificates are the signed documents as they travel;
-    times are milliseconds since 1970.
+    times are milliseconds since 1970. `result_digest` is of the result in the public log, if there
+    is one.
     """
 
     round_id: str
@@ -79,6 +80,7 @@ class Charge:
     final_certificate: bytes | None
     reserved_at: int
     changed_at: int
+    result_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +311,23 @@ def stored_final_certificate(charge: Charge, accepted: int) -> bytes | None:
             f"settled again for {accepted}"
         )
     return charge.final_certificate
+
+
+def has_result(charge: Charge, digest: str) -> bool:
+    """Whether the public log has this result of a round already.
+
+    Raises `RoundStateError` for a round that is not settled, or that has another result.
+    """
+    if charge.state is not ChargeState.SETTLED:
+        raise RoundStateError(
+            f"round {charge.round_id} is {charge.state.value}: only a settled round has a result"
+        )
+    if charge.result_digest not in {None, digest}:
+        raise RoundStateError(
+            f"the public log has another result of round {charge.round_id}, with digest "
+            f"{charge.result_digest}; a round has one result"
+        )
+    return charge.result_digest is not None
 
 
 def check_release(charge: Charge) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self
 
-from sqlalchemy import Connection, Engine, Update, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Update, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from shuffledp_accountant.ledger import charges as rules
@@ -30,6 +30,7 @@ from shuffledp_accountant.ledger.charges import (
     Settlement,
     Statement,
 )
+from shuffledp_accountant.ledger.curves import StoredCurves
 from shuffledp_accountant.ledger.database import failures, open_database
 from shuffledp_accountant.ledger.rows import (
     COST_COLUMNS,
@@ -44,12 +45,11 @@ from shuffledp_accountant.ledger.rows import (
     row_of_charge,
     row_of_reservation,
 )
-from shuffledp_accountant.ledger.schema import charges, curves, log_entries, populations
-from shuffledp_core.errors import LedgerError, UnknownRoundError, UsageError
+from shuffledp_accountant.ledger.schema import charges, log_entries, populations
+from shuffledp_core.errors import UnknownRoundError, UsageError
 from shuffledp_core.runtime.clock import Clock
-from shuffledp_core.transparency.entries import LedgerEvent
+from shuffledp_core.transparency.entries import LedgerEvent, result_entry
 from shuffledp_privacy.analysis import Cost
-from shuffledp_privacy.tabulated import MOST_KEPT, TABLES, fingerprint
 
 Certify = Callable[[Account], bytes]
 """A function that signs the certificate for a charge's place in the account."""
@@ -65,8 +65,8 @@ class Ledger:
         self._engine = engine
         self._budgets = dict(budgets)
         self._clock = clock
-        self._curves: set[str] = set()
-        self._read_curves()
+        self._curves = StoredCurves(engine, clock)
+        self._curves.load()
 
     @classmethod
     def open(cls, url: str, budgets: Mapping[str, Budget], clock: Clock) -> Self:
@@ -201,6 +201,24 @@ class Ledger:
             revision, _ = self._snapshot(charge.population)
             entry = ledger_log_entry(LedgerEvent.RELEASED, charge.population, round_id, *discards)
             if self._change(charge, revision, {"state": ChargeState.RELEASED.value}, entry):
+                return
+
+    def add_result(self, round_id: str, digest: str) -> None:
+        """Adds the result of a settled round to the public log; no effect if repeated.
+
+        Raises:
+            RoundStateError: the round is not settled, or the log has another result of it.
+            UnknownRoundError: never reserved here.
+            LedgerError: the database failed; nothing was changed.
+        """
+        while True:
+            charge = self.charge(round_id)
+            if rules.has_result(charge, digest):
+                return
+            revision, _ = self._snapshot(charge.population)
+            entry = result_entry(charge.population, round_id, digest).to_bytes()
+            values = {"result_digest": digest}
+            if self._change(charge, revision, values, entry, ChargeState.SETTLED):
                 return
 
     def positions(self, population: str) -> dict[int, int]:
@@ -345,54 +363,6 @@ class Ledger:
             return -1, AccountStanding(counted, int(last or 0), 0)
         return int(row.revision), AccountStanding(counted, int(last or 0), int(row.reconciled))
 
-    def _read_curves(self) -> None:
-        """Load the curves that this version of the software has stored.
-
-        Curves of other versions are deleted.
-        """
-        ours = curves.c.software == fingerprint()
-        newest = (
-            select(curves.c.key, curves.c.points)
-            .where(ours)
-            .order_by(curves.c.made_at.desc())
-            .limit(MOST_KEPT)
-        )
-        with failures(), self._engine.begin() as db:
-            # What other code computed is not what this code would certify: it only takes room.
-            db.execute(delete(curves).where(~ours))
-            rows = [(str(key), bytes(points)) for key, points in db.execute(newest)]
-        self._curves = {key for key, _ in rows}
-        # Oldest first, because the oldest are dropped first.
-        TABLES.learn(reversed(rows))
-
-    def _store_curves(self) -> None:
-        """Stores new curves, so that a restart need not compute them.
-
-        A failure is left to the next change.
-        """
-        new = TABLES.dump(self._curves)
-        if not new:
-            return
-        try:
-            with failures(), self._engine.begin() as db:
-                # Another process on the same database may have stored some of them meanwhile.
-                stored = set(
-                    db.execute(
-                        select(curves.c.key).where(curves.c.software == fingerprint())
-                    ).scalars()
-                )
-                origin = {"software": fingerprint(), "made_at": self._clock()}
-                rows = [
-                    {"key": key, "points": points, **origin}
-                    for key, points in new.items()
-                    if key not in stored
-                ]
-                if rows:
-                    db.execute(insert(curves), rows)
-        except LedgerError:
-            return
-        self._curves.update(new)
-
     def find(self, round_id: str) -> Charge | None:
         """A round's charge; None when it was never reserved here. Raises `LedgerError`."""
         with failures(), self._engine.begin() as db:
@@ -418,16 +388,23 @@ class Ledger:
             return [bytes(data) for data in db.execute(page).scalars()]
 
     def _change(
-        self, charge: Charge, revision: int, values: Mapping[str, object], entry: bytes
+        self,
+        charge: Charge,
+        revision: int,
+        values: Mapping[str, object],
+        entry: bytes,
+        state: ChargeState = ChargeState.RESERVED,
     ) -> bool:
-        """Commits new values of a charge that is still reserved, and their log entry.
+        """Commits new values of a charge that is still in this state, and their log entry.
 
         False where another process changed it meanwhile.
         """
         statement = (
             update(charges)
             .where(
-                charges.c.round_id == charge.round_id, charges.c.state == ChargeState.RESERVED.value
+                charges.c.round_id == charge.round_id,
+                charges.c.state == state.value,
+                charges.c.result_digest.is_(None),
             )
             .values(**values, changed_at=self._clock())
         )
@@ -479,7 +456,7 @@ class Ledger:
                 # an entry of the log meanwhile.
                 return False
         # in a transaction of its own: curves can be computed again, a charge must not wait
-        self._store_curves()
+        self._curves.store()
         return True
 
 

@@ -16,6 +16,7 @@ from shuffledp_accountant.ledger.charges import (
     Reservation,
 )
 from shuffledp_accountant.ledger.schema import charges, log_entries
+from shuffledp_core.documents.models import HexKey
 from shuffledp_core.documents.signed import decode_value, to_json
 from shuffledp_core.errors import LedgerError, UsageError
 from shuffledp_core.mechanisms import Mechanism
@@ -172,6 +173,7 @@ class _Row(_CostRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
     final_certificate: bytes | None
     reserved_at: int
     changed_at: int
+    result_digest: HexKey | None
 
 
 def _number(epsilon: float | None) -> float:
@@ -231,4 +233,5 @@ def read_charge(row: RowMapping) -> Charge:
         final_certificate=entry.final_certificate,
         reserved_at=entry.reserved_at,
         changed_at=entry.changed_at,
+        result_digest=entry.result_digest,
     )

@@ -59,6 +59,8 @@ charges: Final = Table(
     # Milliseconds since 1970.
     Column("reserved_at", BigInteger, nullable=False),
     Column("changed_at", BigInteger, nullable=False),
+    # Of the analyst's signed result, once the public log has it.
+    Column("result_digest", String(64), nullable=True),
     UniqueConstraint("population", "entry", name="charges_population_entry"),
     CheckConstraint("state in ('reserved', 'settled', 'released')", name="charges_state"),
     CheckConstraint("honest >= 1 and honest <= users", name="charges_honest"),

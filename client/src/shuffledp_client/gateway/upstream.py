@@ -8,12 +8,19 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from shuffledp_client.http_api import MAX_DISCARDS, ResultBody, SubmissionBody
 from shuffledp_client.transport import AnalystReader, Backoff, EntryNode
 from shuffledp_client.verification import parse_announcement
 from shuffledp_core.documents.models import Manifest, Roster
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import BadBatchError, ForeignDocumentError, RoundKeyError
+from shuffledp_core.errors import (
+    BadBatchError,
+    ForeignDocumentError,
+    MalformedDocumentError,
+    RoundKeyError,
+)
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import Role
 
@@ -41,9 +48,13 @@ class Upstream:
         return await self._analyst.announcement(round_id)
 
     async def ending(self, round_id: str) -> ResultBody:
-        """The result and the discards, unchanged."""
-        result, discards = await self._analyst.ending(round_id)
-        return ResultBody(result=result, discards=discards[:MAX_DISCARDS])
+        """Result, discards and proof of the public log, as the analyst gives them."""
+        end = await self._analyst.ending(round_id)
+        try:
+            log = msgspec.UNSET if end.log is None else end.log.decode()
+        except UnicodeDecodeError as error:
+            raise MalformedDocumentError("the proof of the public log is not text") from error
+        return ResultBody(result=end.result, discards=end.discards[:MAX_DISCARDS], log=log)
 
     async def board(self, round_id: str) -> AsyncGenerator[bytes, None]:
         """The board in pieces."""

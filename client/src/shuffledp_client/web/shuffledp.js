@@ -2010,18 +2010,20 @@ export async function readRemembered(text, roster) {
   const at = roster.log.ended.findIndex((_, number) => note.text.startsWith(`${logName(roster, number)}\n`));
   const checkpoint = await readCheckpoint(note, logName(roster, at < 0 ? before : at), logKey(roster));
   if (at < 0) return { ...checkpoint, window: readWindow(extra, checkpoint.size) };
-  const { size, root } = roster.log.ended[at];
-  if (checkpoint.size > size || (!(checkpoint.size < size) && toHex(checkpoint.root) !== root)) {
-    unlogged("an earlier public log ended otherwise than this device was shown");
-  }
+  checkEnded(checkpoint, roster.log.ended[at]);
   return null;
 }
 
-async function checkLog({ log: text }, roster, manifest, population, remembered) {
-  if (text === null) unlogged("the round comes without a proof that it is in the public log");
-  const { witnesses, threshold, ended } = roster.log;
+function checkEnded(checkpoint, { size, root }) {
+  if (checkpoint.size > size || (!(checkpoint.size < size) && toHex(checkpoint.root) !== root)) {
+    unlogged("the roster says that an earlier public log ended otherwise than it was shown to this device");
+  }
+}
+
+/** Checks that an entry is in a log that enough witnesses signed, and that was not another one before. */
+async function checkLogged(text, roster, name, entry, remembered) {
+  const { witnesses, threshold } = roster.log;
   const { index, hashes, extra, note } = parseProof(text);
-  const name = logName(roster, ended.length);
   const checkpoint = await readCheckpoint(note, name, logKey(roster));
   if (checkpoint.origin !== name) unlogged("the checkpoint is of another log");
   const signed = [];
@@ -2031,17 +2033,40 @@ async function checkLog({ log: text }, roster, manifest, population, remembered)
   }
   const log = { ...checkpoint, window: readWindow(extra, checkpoint.size), witnesses: signed, text };
   if (!equal(await rootOf(log.window, log.size), log.root)) unlogged("the window is not of the log");
-  const documents = [textOfDocument(manifest.certificate)];
-  const entry = utf8(stringify({ event: "reserved", population, round_id: manifest.round_id, documents }));
-  if (entry.length > 65_535) unlogged("no log holds an entry of this length");
-  await checkInclusion(await sha256(Uint8Array.of(0), entry), index, log, hashes);
-  if (remembered) {
+  const data = utf8(stringify(entry));
+  if (data.length > 65_535) unlogged("no log holds an entry of this length");
+  await checkInclusion(await sha256(Uint8Array.of(0), data), index, log, hashes);
+  if (remembered && remembered.origin === log.origin) {
     const [newer, older] = log.size < remembered.size ? [remembered, log] : [log, remembered];
     if (older.size >= newer.window.base && !equal(await rootOf(newer.window, older.size), older.root)) {
       unlogged("the public log and the one that this device was shown before are two histories");
     }
   }
   return log;
+}
+
+async function checkLog({ log: text }, roster, manifest, population, remembered) {
+  if (text === null) unlogged("the round comes without a proof that it is in the public log");
+  const documents = [textOfDocument(manifest.certificate)];
+  const entry = { event: "reserved", population, round_id: manifest.round_id, documents };
+  return checkLogged(text, roster, logName(roster, roster.log.ended.length), entry, remembered);
+}
+
+/** Checks that a signed result is in a public log of the deployment; gives the present one, else null. */
+export async function checkResultLogged(text, roster, population, frame, remembered = null) {
+  if (text === null) {
+    unlogged("the result comes without a proof that it is in the public log; everything is kept: ask again later");
+  }
+  const result = await verifyFrom(onlyParty(roster, "analyst"), frame, "result");
+  const { ended } = roster.log;
+  const { note } = parseProof(text);
+  const at = ended.findIndex((_, number) => note.text.startsWith(`${logName(roster, number)}\n`));
+  const name = logName(roster, at < 0 ? ended.length : at);
+  const entry = { event: "published", population, round_id: result.round_id, documents: [], digest: await documentDigest(frame) };
+  const log = await checkLogged(text, roster, name, entry, remembered);
+  if (at < 0) return log;
+  checkEnded(log, ended[at]);
+  return null;
 }
 
 const announcementOf = struct(
@@ -2418,23 +2443,30 @@ export class Device {
     return this.verified(text, roundId);
   }
 
-  /** A verified round, whose public log agrees with what is kept of it, and is kept from now on. */
-  async verified(text, roundId) {
+  /** A verified round. */
+  verified(text, roundId) {
+    return this.withLog(text, (remembered) =>
+      verifyRound(text, this.roster, this.policy, this.population, this.clock(), roundId, remembered));
+  }
+
+  /** What `check` gives; its public log agrees with what is kept of it, and is kept from now on. */
+  async withLog(text, check) {
     const place = `log ${this.rootKey} ${this.roster.deployment}`;
     for (;;) {
       const kept = await settings(place);
-      let round;
+      let checked;
       try {
         const remembered = this.policy.require_log ? await readRemembered(kept ?? null, this.roster) : null;
-        round = await verifyRound(text, this.roster, this.policy, this.population, this.clock(), roundId, remembered);
-        if (round.log === null || (remembered && remembered.size >= round.log.size)) return round;
+        checked = await check(remembered);
+        if (checked.log === null || (remembered && remembered.size >= checked.log.size)) return checked;
       } catch (error) {
         // With what is kept it may convict the accountant of two histories.
-        if (error.code === "LogProofError") await settings(`${place} conflict`, () => text);
+        if (error.code === "LogProofError") await settings(`${place} conflict`, () => text ?? undefined);
         throw error;
       }
       // Another tab may have kept another one meanwhile.
-      if ((await settings(place, (old) => (old === kept ? round.log.text : undefined))) === round.log.text) return round;
+      const { text: newest } = checked.log;
+      if ((await settings(place, (old) => (old === kept ? newest : undefined))) === newest) return checked;
     }
   }
 
@@ -2545,9 +2577,9 @@ export class Device {
     const stored = await this.stored(roundId);
     if (!stored) fail("UnknownRoundError", "nothing was submitted to this round from here");
     if (stored.over) isOver();
-    const bodyOf = struct({ result: signedFrame }, { discards: [[], list(signedFrame)] });
+    const bodyOf = struct({ result: signedFrame }, { discards: [[], list(signedFrame)], log: [null, str] });
     const url = `${this.gateway}/v1/rounds/${roundId}`;
-    const { result: frame, discards } = bodyOf(parseJson(textOf(await call(`${url}/result`, JSON_TYPE, 2 * MAX_DOCUMENT_BYTES))));
+    const { result: frame, discards, log } = bodyOf(parseJson(textOf(await call(`${url}/result`, JSON_TYPE, 2 * MAX_DOCUMENT_BYTES))));
     let checked;
     try {
       checked = await checkResult(stored, this.roster, frame);
@@ -2556,6 +2588,10 @@ export class Device {
       throw error;
     }
     await this.keep(roundId, { result: frame });
+    if (this.roster.log !== null && this.policy.require_log) {
+      await this.withLog(log, async (remembered) =>
+        ({ log: await checkResultLogged(log, this.roster, this.population, frame, remembered) }));
+    }
     const length = checked.result.messages * (stored.geometry.symbol_bytes + TAG_BYTES);
     const board = await call(`${url}/board`, "application/octet-stream", length, undefined, BOARD_MILLISECONDS);
     try {

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from shuffledp_core.documents.models import Roster
+from shuffledp_core.documents.models import HexKey, Roster
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import MalformedDocumentError
 from shuffledp_core.transparency.notes import NoteKey
@@ -17,16 +17,17 @@ _PREFIX: Final = "shuffledp-ledger/"
 
 
 class LedgerEvent(StrEnum):
-    """Kind of change of a round's charge."""
+    """Kind of change: of a round's charge, or that its result was signed."""
 
     RESERVED = "reserved"
     SETTLED = "settled"
     RELEASED = "released"
     RESTORED = "restored"
+    PUBLISHED = "published"
 
 
 class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One change of a ledger.
+    """One change of a ledger, or the result of a round.
 
     Attributes:
         event: what changed.
@@ -38,6 +39,7 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             final one.
         position: of a charge that was made again: its number in the account, which may be another
             than its certificates state.
+        digest: of a published result, as `document_digest` has it: a result itself holds values.
     """
 
     event: LedgerEvent
@@ -45,6 +47,7 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     round_id: str
     documents: tuple[str, ...]
     position: int | msgspec.UnsetType = msgspec.UNSET
+    digest: HexKey | msgspec.UnsetType = msgspec.UNSET
 
     def to_bytes(self) -> bytes:
         """The entry as the log holds it.
@@ -80,6 +83,17 @@ def reservation_entry(population: str, round_id: str, certificate: Signed) -> Le
         population=population,
         round_id=round_id,
         documents=(certificate.to_bytes().decode(),),
+    )
+
+
+def result_entry(population: str, round_id: str, digest: str) -> LedgerLogEntry:
+    """The entry of a round's result, which the digest of the signed result determines."""
+    return LedgerLogEntry(
+        event=LedgerEvent.PUBLISHED,
+        population=population,
+        round_id=round_id,
+        documents=(),
+        digest=digest,
     )
 
 

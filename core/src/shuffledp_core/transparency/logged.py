@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shuffledp_core.documents.models import EndedLog, LogTerms, Roster
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import EndedLog, LogTerms, Result, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import LogProofError
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transparency.cosignatures import cosigners, witness_key
-from shuffledp_core.transparency.entries import log_key_of, log_keys_of, reservation_entry
+from shuffledp_core.transparency.entries import (
+    LedgerLogEntry,
+    log_key_of,
+    log_keys_of,
+    reservation_entry,
+    result_entry,
+)
 from shuffledp_core.transparency.notes import (
     Checkpoint,
     Note,
@@ -80,7 +88,8 @@ def check_logged(
         LogProofError: step 1 or 2.
     """
     shown = InclusionProof.from_bytes(proof.encode())
-    return _check_reservation(shown, log_key_of(roster), roster, population, round_id, certificate)
+    entry = reservation_entry(population, round_id, certificate)
+    return _check_entry(shown, log_key_of(roster), roster, entry)
 
 
 def check_logged_once(
@@ -90,23 +99,42 @@ def check_logged_once(
 
     Raises as `check_logged`, and `LogProofError` if the roster says that its log ended differently.
     """
+    return _check_entry_once(proof, roster, reservation_entry(population, round_id, certificate))
+
+
+def check_result_logged(
+    proof: bytes, roster: Roster, population: str, signed: Signed
+) -> CosignedCheckpoint:
+    """Check that this very result is in a public log of the deployment.
+
+    The steps of `check_logged`, for the entry that the signed result determines; the log may be
+    one that the roster has ended.
+
+    Raises:
+        MalformedDocumentError: the proof or the result cannot be parsed.
+        ForeignDocumentError, SignatureError: the result is not the analyst's, or the checkpoint not
+            the log's.
+        LogProofError: the proof does not show the result, or the roster says that its log ended
+            differently.
+    """
+    result = verify_from(roster.analyst, signed, Result)
+    entry = result_entry(population, result.round_id, document_digest(signed))
+    return _check_entry_once(proof, roster, entry)
+
+
+def _check_entry_once(proof: bytes, roster: Roster, entry: LedgerLogEntry) -> CosignedCheckpoint:
     shown = InclusionProof.from_bytes(proof)
     origin = parse_note(shown.note).text.partition("\n")[0]
     keys = log_keys_of(roster)
     key = next((key for key in keys if key.name == origin), keys[-1])
-    cosigned = _check_reservation(shown, key, roster, population, round_id, certificate)
+    cosigned = _check_entry(shown, key, roster, entry)
     if roster.log_terms is not None and key != keys[-1]:
         check_ended(cosigned.checkpoint, roster.log_terms.ended[keys.index(key)])
     return cosigned
 
 
-def _check_reservation(
-    shown: InclusionProof,
-    key: NoteKey,
-    roster: Roster,
-    population: str,
-    round_id: str,
-    certificate: Signed,
+def _check_entry(
+    shown: InclusionProof, key: NoteKey, roster: Roster, entry: LedgerLogEntry
 ) -> CosignedCheckpoint:
     terms = roster.log_terms
     if terms is None:
@@ -114,10 +142,10 @@ def _check_reservation(
     cosigned = read_cosigned(shown, key, terms)  # 1
     checkpoint = cosigned.checkpoint
     try:
-        entry = reservation_entry(population, round_id, certificate).to_bytes()
+        data = entry.to_bytes()
     except ValueError as error:
         raise LogProofError(f"no log holds the round's entry: {error}") from error
-    leaf = leaf_hash(entry)
+    leaf = leaf_hash(data)
     check_inclusion(leaf, shown.index, checkpoint.size, shown.hashes, checkpoint.root)  # 2
     return cosigned
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from shuffledp.log_proofs import LOG_PROOF
+from shuffledp.log_proofs import LOG_PROOF, RESULT_PROOF
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES
 from shuffledp_core.errors import ConfigError, ShuffleDPError, UnknownRoundError
 from shuffledp_core.vocabulary import ROUND_ID
@@ -36,7 +36,7 @@ REFRESH: Final = 3.0
 
 _FILES: Final = (
     "certificate.json", "plan-certificate.json", "manifest.json", "result.json", "roster.json",
-    "root.pub", LOG_PROOF,
+    "root.pub", LOG_PROOF, RESULT_PROOF,
     "report.json", "plot.png",
 )  # fmt: skip
 """What a page of a round links to."""

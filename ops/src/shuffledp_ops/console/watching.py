@@ -157,7 +157,7 @@ class DeploymentWatch(Changes):
                 async with asyncio.timeout(4 * _CALL):
                     downloaded = await download(deployment, round_id)
                 fetched = await asyncio.to_thread(
-                    verify_downloaded, deployment, round_id, *downloaded
+                    verify_downloaded, deployment, round_id, downloaded
                 )
                 documents = {
                     f"{name}.json": document.to_bytes()

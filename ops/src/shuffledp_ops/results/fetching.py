@@ -21,6 +21,7 @@ from shuffledp_ops.rounds.running import (
     make_report,
     read_result,
     with_published,
+    with_result_proof,
 )
 from shuffledp_proto.v1 import analyst_pb2
 
@@ -74,37 +75,48 @@ async def fetch(deployment: Deployment, round_id: str) -> VerifiedResult:
     2. So is the manifest.
     3. Both certificates in the result are the accountant's, of this round, and their numbers are
        computed again.
-    4. The announcement's proof, if it has one and the roster names witnesses, shows the plan
-       certificate in the public log.
+    4. The proofs of the public log, where there are any and the roster names witnesses, show the
+       plan certificate and the result there.
 
     Raises:
         UnknownRoundError: there is no such round, or it has not ended.
         ShuffleDPError: the error that failed the round.
         DocumentError: a step fails.
     """
-    fetched = verify_downloaded(deployment, round_id, *await download(deployment, round_id))
+    fetched = verify_downloaded(deployment, round_id, await download(deployment, round_id))
     return replace(fetched, report=await with_published(deployment, fetched.report))
 
 
-async def download(deployment: Deployment, round_id: str) -> tuple[Signed, Announcement]:
-    """The signed result of a round, and its announcement, as the analyst gives them.
+@dataclass(frozen=True)
+class DownloadedRound:
+    """The signed result of a round, its announcement, and the proof that the result is logged."""
+
+    result: Signed
+    announcement: Announcement
+    log: bytes | None = None
+
+
+async def download(deployment: Deployment, round_id: str) -> DownloadedRound:
+    """A published round as the analyst gives it.
 
     Raises as `fetch`.
     """
     async with AnalystReader.of(deployment.own_keys, deployment.roster, _ONE_ATTEMPT) as analyst:
-        signed = await analyst.result(round_id)
-        read_result(deployment, signed)  # a round that failed before it was announced says so
-        return signed, from_json(await analyst.announcement(round_id), Announcement)
+        end = await analyst.ending(round_id)
+        read_result(deployment, end.result)  # a round that failed before it was announced says so
+        announcement = from_json(await analyst.announcement(round_id), Announcement)
+        return DownloadedRound(end.result, announcement, end.log)
 
 
 def verify_downloaded(
-    deployment: Deployment, round_id: str, signed: Signed, announcement: Announcement
+    deployment: Deployment, round_id: str, downloaded: DownloadedRound
 ) -> VerifiedResult:
     """Verify downloaded documents by the steps of `fetch`; this takes some computing time.
 
     Raises as `fetch`.
     """
     roster = deployment.roster
+    signed, announcement = downloaded.result, downloaded.announcement
     result = read_result(deployment, signed)  # 1
     require_round(result, roster.deployment, round_id)
     require_round(
@@ -112,7 +124,10 @@ def verify_downloaded(
     )  # 2
     checked = check_signed(signed, roster)  # 3
     opened = OpenedRound(round_id, announcement)
-    return VerifiedResult(make_report(deployment, opened, signed, result, {}), checked)  # 4
+    report = make_report(deployment, opened, signed, result, {})  # 4
+    if roster.log_terms is not None:
+        report = with_result_proof(roster, report, downloaded.log)
+    return VerifiedResult(report, checked)
 
 
 def require_round(document: Result | Manifest, deployment: str, round_id: str) -> None:

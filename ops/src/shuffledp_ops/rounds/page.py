@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Final
 
 from shuffledp import crosstab_page
-from shuffledp.log_proofs import LOG_PROOF, LogPosition
+from shuffledp.log_proofs import LOG_PROOF, RESULT_PROOF, LogPosition
 from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
 from shuffledp_ops.rounds import charts, quantile_parts, wording
@@ -40,6 +40,7 @@ _DOCUMENTS: Final = {
     "manifest.json": "the announcement that devices received, signed by the analyst and all nodes",
     "result.json": "the answer, signed by the analyst",
     LOG_PROOF: "the proof that the promise was in the public log, signed by the log's witnesses",
+    RESULT_PROOF: "the proof that the answer was in the public log, signed by the log's witnesses",
     "roster.json": "the parties and their public keys",
     "root.pub": "the root key, which signs the roster",
     BOARD: "the messages in the order in which the last node published them",
@@ -393,6 +394,7 @@ def _small(report: RoundReport) -> Iterator[str]:
         + (f" of {ledger.limit:g}" if ledger.limit <= _SPENT_OF else "")
         + f" at δ = {ledger.delta:g}",
         "public log": "" if report.logged is None else _log_position(report.logged),
+        "result in it": "" if report.result_logged is None else _log_position(report.result_logged),
         # Rounded to milliseconds as in `report.json`, so that a page regenerated from it is
         # identical.
         "seconds": ", ".join(

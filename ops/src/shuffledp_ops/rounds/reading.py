@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.log_proofs import LOG_PROOF
+from shuffledp.log_proofs import LOG_PROOF, RESULT_PROOF, check_result_proof_beside
 from shuffledp.verification import check_beside, check_signed
 from shuffledp_core.documents.models import Announcement, Roster
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
@@ -20,7 +20,7 @@ from shuffledp_core.runtime.keys import read_roster, read_signed
 from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES
 from shuffledp_core.vocabulary import ROUND_ID
 from shuffledp_ops.rounds.report import RoundReport, TracedPerson
-from shuffledp_ops.rounds.running import OpenedRound, make_report, read_result
+from shuffledp_ops.rounds.running import OpenedRound, make_report, read_result, with_result_proof
 from shuffledp_ops.rounds.saving import LATEST
 
 MOST_BYTES: Final = 4 * MAX_DOCUMENT_BYTES
@@ -130,8 +130,8 @@ def read_round(folder: Path) -> RoundReport:
     2. The result is the analyst's, and its certificates are the accountant's; every number is
        computed again.
     3. The manifest is the analyst's, of the same round.
-    4. The certificates in files of their own, if any, are those of the result; a proof of the
-       public log shows the plan certificate there.
+    4. The certificates in files of their own, if any, are those of the result; proofs of the
+       public log show the plan certificate and the result there.
     5. The answer has the shape that the mechanism gives, with numbers that a round can have.
     6. `report.json`, if it is there, is of the same round. It is unsigned, and only adds to them.
 
@@ -162,6 +162,9 @@ def read_round(folder: Path) -> RoundReport:
         proof = _read_bounded(folder / LOG_PROOF, "proof of the public log", MAX_PROOF_BYTES)
         announcement = msgspec.structs.replace(announcement, log=proof.decode())
     report = make_report(trusted, OpenedRound(result.round_id, announcement), signed, result, {})
+    if check_result_proof_beside(folder, signed, roster):  # 4
+        proof = _read_bounded(folder / RESULT_PROOF, "proof of the public log", MAX_PROOF_BYTES)
+        report = with_result_proof(roster, report, proof)
     _check_shape(report)  # 5
     extras = _extras(folder / "report.json", report)  # 6
     return report if extras is None else _with_extras(report, extras)

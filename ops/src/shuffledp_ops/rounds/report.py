@@ -93,9 +93,10 @@ class RoundReport:
     of rows from which the users' values were drawn with replacement; None where every user is a
     row; `column` is the name of what they hold, `labels` the names of the symbols, where they have
     any. Messages on the board with a symbol `outside` the alphabet or a `repeated` tag do not
-    count; the nodes `dropped` others before. `published` has, by file name, the proof of the public
-    log, and board and history of a verified round. `logged` is what that proof shows; None without
-    a proof, or where the roster names no witnesses.
+    count; the nodes `dropped` others before. `published` has, by file name, the proofs of the
+    public log, and board and history of a verified round. `logged` and `result_logged` are what
+    the proofs show of the plan certificate and of the result; None without a proof, or where the
+    roster names no witnesses.
     """
 
     round_id: str
@@ -119,6 +120,7 @@ class RoundReport:
     labels: tuple[str, ...] = ()
     published: dict[str, bytes] = field(default_factory=dict, repr=False)
     logged: LogPosition | None = None
+    result_logged: LogPosition | None = None
 
     @property
     def is_sum(self) -> bool:

@@ -8,7 +8,12 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from shuffledp.log_proofs import LOG_PROOF, locate_announced
+from shuffledp.log_proofs import (
+    LOG_PROOF,
+    RESULT_PROOF,
+    check_result_proof,
+    locate_announced,
+)
 from shuffledp.progress import Stages
 from shuffledp.published import BOARD, HISTORY
 from shuffledp_client.transport import AnalystReader
@@ -186,17 +191,37 @@ async def fetch_board(deployment: Deployment, report: RoundReport) -> bytes:
 
 
 async def with_published(deployment: Deployment, report: RoundReport) -> RoundReport:
-    """The report with board and history of a verified round, with which its mixing can be checked.
+    """Add to a report what else the analyst publishes of the round.
 
-    Nothing is verified here.
+    That is the proof that its result is in the public log, and of a verified round also board and
+    history, which are not verified here.
+
+    Raises `DocumentError` for a proof that does not show this very result.
     """
+    roster = deployment.roster
+    if roster.log_terms is not None:
+        async with AnalystReader.of(deployment.own_keys, roster) as analyst:
+            end = await analyst.ending(report.round_id)
+        report = with_result_proof(roster, report, end.log)
     result = from_json(report.documents["result"].body, Result)
     if not isinstance(result.history, HistoryDigest):
         return report
     board = await fetch_board(deployment, report)
-    async with AnalystReader.of(deployment.own_keys, deployment.roster) as analyst:
+    async with AnalystReader.of(deployment.own_keys, roster) as analyst:
         history = await analyst.history(report.round_id, result.history.length)
     return replace(report, published=report.published | {BOARD: board, HISTORY: history})
+
+
+def with_result_proof(roster: Roster, report: RoundReport, proof: bytes | None) -> RoundReport:
+    """Add the proof that a report's result is in the public log; None leaves it as it is.
+
+    The roster must name witnesses. Raises `DocumentError` if the proof does not show this result.
+    """
+    if proof is None:
+        return report
+    position = check_result_proof(proof, report.documents["result"], roster)
+    published = report.published | {RESULT_PROOF: proof}
+    return replace(report, published=published, result_logged=position)
 
 
 def corrupt_positions(manifest: Manifest) -> tuple[int, ...]:

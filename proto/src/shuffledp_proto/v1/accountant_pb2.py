@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#shuffledp_proto/v1/accountant.proto\x12\x12shuffledp_proto.v1\"0\n\x0e\x43\x65rtifyRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x0c\n\x04plan\x18\x02 \x01(\x0c\"9\n\x0f\x43\x65rtifyResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x11\n\tlog_proof\x18\x02 \x01(\x0c\"U\n\rSettleRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x04\x12\x0f\n\x07headers\x18\x03 \x03(\x0c\x12\x0f\n\x07invalid\x18\x04 \x01(\x04\"%\n\x0eSettleResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\"4\n\x0eReleaseRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x10\n\x08\x64iscards\x18\x02 \x03(\x0c\"\x11\n\x0fReleaseResponse\"Q\n\x10GetBudgetRequest\x12\x12\n\npopulation\x18\x01 \x01(\t\x12\x13\n\x0b\x61\x66ter_entry\x18\x02 \x01(\x04\x12\x14\n\x0cmost_entries\x18\x03 \x01(\r\"\xcf\x02\n\x11GetBudgetResponse\x12\x15\n\rlimit_epsilon\x18\x01 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x02 \x01(\x01\x12\x15\n\rspent_epsilon\x18\x03 \x01(\x01\x12\x14\n\x0cleft_epsilon\x18\x04 \x01(\x01\x12\x30\n\x07\x65ntries\x18\x05 \x03(\x0b\x32\x1f.shuffledp_proto.v1.LedgerEntry\x12\x13\n\x0b\x63omposition\x18\x06 \x01(\t\x12\x18\n\x10if_fixed_epsilon\x18\x07 \x01(\x01\x12\x43\n\x07\x63harges\x18\x08 \x03(\x0b\x32\x32.shuffledp_proto.v1.GetBudgetResponse.ChargesEntry\x12\x11\n\tadjacency\x18\t \x01(\t\x1a.\n\x0c\x43hargesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xb8\x01\n\x0bLedgerEntry\x12\r\n\x05\x65ntry\x18\x01 \x01(\x04\x12\x10\n\x08round_id\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x04 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x05 \x01(\x01\x12\x11\n\tmechanism\x18\x06 \x01(\t\x12\r\n\x05users\x18\x07 \x01(\x04\x12\x0e\n\x06honest\x18\x08 \x01(\x04\x12\x11\n\tadjacency\x18\t \x01(\t\x12\x14\n\x0cmax_distance\x18\n \x01(\x04\x32\xdf\x02\n\nAccountant\x12R\n\x07\x43\x65rtify\x12\".shuffledp_proto.v1.CertifyRequest\x1a#.shuffledp_proto.v1.CertifyResponse\x12O\n\x06Settle\x12!.shuffledp_proto.v1.SettleRequest\x1a\".shuffledp_proto.v1.SettleResponse\x12R\n\x07Release\x12\".shuffledp_proto.v1.ReleaseRequest\x1a#.shuffledp_proto.v1.ReleaseResponse\x12X\n\tGetBudget\x12$.shuffledp_proto.v1.GetBudgetRequest\x1a%.shuffledp_proto.v1.GetBudgetResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#shuffledp_proto/v1/accountant.proto\x12\x12shuffledp_proto.v1\"0\n\x0e\x43\x65rtifyRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x0c\n\x04plan\x18\x02 \x01(\x0c\"9\n\x0f\x43\x65rtifyResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x11\n\tlog_proof\x18\x02 \x01(\x0c\"U\n\rSettleRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x04\x12\x0f\n\x07headers\x18\x03 \x03(\x0c\x12\x0f\n\x07invalid\x18\x04 \x01(\x04\"%\n\x0eSettleResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\"4\n\x0eReleaseRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x10\n\x08\x64iscards\x18\x02 \x03(\x0c\"\x11\n\x0fReleaseResponse\"4\n\x10LogResultRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"&\n\x11LogResultResponse\x12\x11\n\tlog_proof\x18\x01 \x01(\x0c\"Q\n\x10GetBudgetRequest\x12\x12\n\npopulation\x18\x01 \x01(\t\x12\x13\n\x0b\x61\x66ter_entry\x18\x02 \x01(\x04\x12\x14\n\x0cmost_entries\x18\x03 \x01(\r\"\xcf\x02\n\x11GetBudgetResponse\x12\x15\n\rlimit_epsilon\x18\x01 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x02 \x01(\x01\x12\x15\n\rspent_epsilon\x18\x03 \x01(\x01\x12\x14\n\x0cleft_epsilon\x18\x04 \x01(\x01\x12\x30\n\x07\x65ntries\x18\x05 \x03(\x0b\x32\x1f.shuffledp_proto.v1.LedgerEntry\x12\x13\n\x0b\x63omposition\x18\x06 \x01(\t\x12\x18\n\x10if_fixed_epsilon\x18\x07 \x01(\x01\x12\x43\n\x07\x63harges\x18\x08 \x03(\x0b\x32\x32.shuffledp_proto.v1.GetBudgetResponse.ChargesEntry\x12\x11\n\tadjacency\x18\t \x01(\t\x1a.\n\x0c\x43hargesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xb8\x01\n\x0bLedgerEntry\x12\r\n\x05\x65ntry\x18\x01 \x01(\x04\x12\x10\n\x08round_id\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x04 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x05 \x01(\x01\x12\x11\n\tmechanism\x18\x06 \x01(\t\x12\r\n\x05users\x18\x07 \x01(\x04\x12\x0e\n\x06honest\x18\x08 \x01(\x04\x12\x11\n\tadjacency\x18\t \x01(\t\x12\x14\n\x0cmax_distance\x18\n \x01(\x04\x32\xb9\x03\n\nAccountant\x12R\n\x07\x43\x65rtify\x12\".shuffledp_proto.v1.CertifyRequest\x1a#.shuffledp_proto.v1.CertifyResponse\x12O\n\x06Settle\x12!.shuffledp_proto.v1.SettleRequest\x1a\".shuffledp_proto.v1.SettleResponse\x12R\n\x07Release\x12\".shuffledp_proto.v1.ReleaseRequest\x1a#.shuffledp_proto.v1.ReleaseResponse\x12X\n\tLogResult\x12$.shuffledp_proto.v1.LogResultRequest\x1a%.shuffledp_proto.v1.LogResultResponse\x12X\n\tGetBudget\x12$.shuffledp_proto.v1.GetBudgetRequest\x1a%.shuffledp_proto.v1.GetBudgetResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,14 +45,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RELEASEREQUEST']._serialized_end=346
   _globals['_RELEASERESPONSE']._serialized_start=348
   _globals['_RELEASERESPONSE']._serialized_end=365
-  _globals['_GETBUDGETREQUEST']._serialized_start=367
-  _globals['_GETBUDGETREQUEST']._serialized_end=448
-  _globals['_GETBUDGETRESPONSE']._serialized_start=451
-  _globals['_GETBUDGETRESPONSE']._serialized_end=786
-  _globals['_GETBUDGETRESPONSE_CHARGESENTRY']._serialized_start=740
-  _globals['_GETBUDGETRESPONSE_CHARGESENTRY']._serialized_end=786
-  _globals['_LEDGERENTRY']._serialized_start=789
-  _globals['_LEDGERENTRY']._serialized_end=973
-  _globals['_ACCOUNTANT']._serialized_start=976
-  _globals['_ACCOUNTANT']._serialized_end=1327
+  _globals['_LOGRESULTREQUEST']._serialized_start=367
+  _globals['_LOGRESULTREQUEST']._serialized_end=419
+  _globals['_LOGRESULTRESPONSE']._serialized_start=421
+  _globals['_LOGRESULTRESPONSE']._serialized_end=459
+  _globals['_GETBUDGETREQUEST']._serialized_start=461
+  _globals['_GETBUDGETREQUEST']._serialized_end=542
+  _globals['_GETBUDGETRESPONSE']._serialized_start=545
+  _globals['_GETBUDGETRESPONSE']._serialized_end=880
+  _globals['_GETBUDGETRESPONSE_CHARGESENTRY']._serialized_start=834
+  _globals['_GETBUDGETRESPONSE_CHARGESENTRY']._serialized_end=880
+  _globals['_LEDGERENTRY']._serialized_start=883
+  _globals['_LEDGERENTRY']._serialized_end=1067
+  _globals['_ACCOUNTANT']._serialized_start=1070
+  _globals['_ACCOUNTANT']._serialized_end=1511
 # @@protoc_insertion_point(module_scope)

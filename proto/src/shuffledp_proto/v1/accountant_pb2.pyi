@@ -156,6 +156,49 @@ class ReleaseResponse(_message.Message):
 Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015
 
 @_typing.final
+class LogResultRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUND_ID_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    round_id: _builtins.str
+    digest: _builtins.str
+    """Of the signed document "result": SHA-256 in hex, as for all documents."""
+    def __init__(
+        self,
+        *,
+        round_id: _builtins.str = ...,
+        digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "round_id", b"round_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogResultRequest: _TypeAlias = LogResultRequest  # noqa: Y015
+
+@_typing.final
+class LogResultResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_PROOF_FIELD_NUMBER: _builtins.int
+    log_proof: _builtins.bytes
+    """Where the roster names witnesses: the proof that the result is in the public log (C2SP tlog-proof)."""
+    def __init__(
+        self,
+        *,
+        log_proof: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_proof", b"log_proof"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogResultResponse: _TypeAlias = LogResultResponse  # noqa: Y015
+
+@_typing.final
 class GetBudgetRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

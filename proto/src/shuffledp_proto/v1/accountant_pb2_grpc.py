@@ -49,6 +49,11 @@ class AccountantStub:
                 request_serializer=shuffledp__proto_dot_v1_dot_accountant__pb2.ReleaseRequest.SerializeToString,
                 response_deserializer=shuffledp__proto_dot_v1_dot_accountant__pb2.ReleaseResponse.FromString,
                 _registered_method=True)
+        self.LogResult = channel.unary_unary(
+                '/shuffledp_proto.v1.Accountant/LogResult',
+                request_serializer=shuffledp__proto_dot_v1_dot_accountant__pb2.LogResultRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_accountant__pb2.LogResultResponse.FromString,
+                _registered_method=True)
         self.GetBudget = channel.unary_unary(
                 '/shuffledp_proto.v1.Accountant/GetBudget',
                 request_serializer=shuffledp__proto_dot_v1_dot_accountant__pb2.GetBudgetRequest.SerializeToString,
@@ -80,6 +85,13 @@ class AccountantServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LogResult(self, request, context):
+        """Adds the result of a settled round to the public log: one for each round. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetBudget(self, request, context):
         """What a population has spent and has left.
         """
@@ -104,6 +116,11 @@ def add_AccountantServicer_to_server(servicer, server):
                     servicer.Release,
                     request_deserializer=shuffledp__proto_dot_v1_dot_accountant__pb2.ReleaseRequest.FromString,
                     response_serializer=shuffledp__proto_dot_v1_dot_accountant__pb2.ReleaseResponse.SerializeToString,
+            ),
+            'LogResult': grpc.unary_unary_rpc_method_handler(
+                    servicer.LogResult,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_accountant__pb2.LogResultRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_accountant__pb2.LogResultResponse.SerializeToString,
             ),
             'GetBudget': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBudget,
@@ -192,6 +209,33 @@ class Accountant:
             '/shuffledp_proto.v1.Accountant/Release',
             shuffledp__proto_dot_v1_dot_accountant__pb2.ReleaseRequest.SerializeToString,
             shuffledp__proto_dot_v1_dot_accountant__pb2.ReleaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LogResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp_proto.v1.Accountant/LogResult',
+            shuffledp__proto_dot_v1_dot_accountant__pb2.LogResultRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_accountant__pb2.LogResultResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,8 @@ class AccountantStub:
     """The final certificate for the reports that really arrived; the charge is settled. Idempotent."""
     Release: _grpc.UnaryUnaryMultiCallable[_accountant_pb2.ReleaseRequest, _accountant_pb2.ReleaseResponse]
     """Gives a reservation back, on the discards of every node of the route that nothing was forwarded. Idempotent."""
+    LogResult: _grpc.UnaryUnaryMultiCallable[_accountant_pb2.LogResultRequest, _accountant_pb2.LogResultResponse]
+    """Adds the result of a settled round to the public log: one for each round. Idempotent."""
     GetBudget: _grpc.UnaryUnaryMultiCallable[_accountant_pb2.GetBudgetRequest, _accountant_pb2.GetBudgetResponse]
     """What a population has spent and has left."""
 
@@ -49,6 +51,8 @@ class AccountantAsyncStub(AccountantStub):
     """The final certificate for the reports that really arrived; the charge is settled. Idempotent."""
     Release: _aio.UnaryUnaryMultiCallable[_accountant_pb2.ReleaseRequest, _accountant_pb2.ReleaseResponse]  # type: ignore[assignment]
     """Gives a reservation back, on the discards of every node of the route that nothing was forwarded. Idempotent."""
+    LogResult: _aio.UnaryUnaryMultiCallable[_accountant_pb2.LogResultRequest, _accountant_pb2.LogResultResponse]  # type: ignore[assignment]
+    """Adds the result of a settled round to the public log: one for each round. Idempotent."""
     GetBudget: _aio.UnaryUnaryMultiCallable[_accountant_pb2.GetBudgetRequest, _accountant_pb2.GetBudgetResponse]  # type: ignore[assignment]
     """What a population has spent and has left."""
 
@@ -76,6 +80,14 @@ class AccountantServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_accountant_pb2.ReleaseResponse, _abc.Awaitable[_accountant_pb2.ReleaseResponse]]:
         """Gives a reservation back, on the discards of every node of the route that nothing was forwarded. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def LogResult(
+        self,
+        request: _accountant_pb2.LogResultRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_accountant_pb2.LogResultResponse, _abc.Awaitable[_accountant_pb2.LogResultResponse]]:
+        """Adds the result of a settled round to the public log: one for each round. Idempotent."""
 
     @_abc_1.abstractmethod
     def GetBudget(

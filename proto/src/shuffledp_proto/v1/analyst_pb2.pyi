@@ -83,7 +83,10 @@ class GetResultResponse(_message.Message):
 
     RESULT_FIELD_NUMBER: _builtins.int
     DISCARDS_FIELD_NUMBER: _builtins.int
+    LOG_PROOF_FIELD_NUMBER: _builtins.int
     result: _builtins.bytes
+    log_proof: _builtins.bytes
+    """Where the roster names witnesses: the proof that the result is in the public log (C2SP tlog-proof)."""
     @_builtins.property
     def discards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
@@ -91,10 +94,11 @@ class GetResultResponse(_message.Message):
         *,
         result: _builtins.bytes = ...,
         discards: _abc.Iterable[_builtins.bytes] | None = ...,
+        log_proof: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["discards", b"discards", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["discards", b"discards", "log_proof", b"log_proof", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
