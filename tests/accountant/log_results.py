@@ -20,6 +20,7 @@ from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.models import BatchHeader, Certificate, Party, Receipt, Result
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.transparency.board_tiles import TiledBoard
 from shuffledp_core.transparency.entries import result_entry
 from shuffledp_ops.keys.pki import ANALYST
 
@@ -64,6 +65,9 @@ class DirectLink:
 
     async def board(self, _round_id: str, _length: int) -> bytes:
         return self.board_bytes
+
+    async def tile(self, _round_id: str, index: int) -> bytes:
+        return TiledBoard.of(self.board_bytes, self.played.geometry).tile(index)
 
 
 @dataclass

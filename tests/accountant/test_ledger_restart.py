@@ -93,8 +93,8 @@ def copy_with_other_parameters(file: Path, rounds: int) -> None:
             other = cost(number)
             raw.execute(
                 """INSERT INTO charges SELECT 'free' || ?, population, ? + 1, state, plan, ?, ?, ?, adjacency,
-                max_distance, delta, epsilon, plan_certificate, accepted, final_certificate, reserved_at, changed_at
-                FROM charges WHERE round_id = 'free0'""",  # noqa: E501
+                max_distance, delta, epsilon, plan_certificate, accepted, final_certificate, reserved_at, changed_at,
+                NULL FROM charges WHERE round_id = 'free0'""",  # noqa: E501
                 (
                     number,
                     number,
@@ -166,6 +166,7 @@ def test_a_ledger_of_the_first_version_is_upgraded_and_its_charges_count(file: P
         raw.execute("DROP TABLE log_entries")
         raw.execute("DROP INDEX charges_cost")
         raw.execute("ALTER TABLE populations DROP COLUMN reconciled")
+        raw.execute("ALTER TABLE charges DROP COLUMN result_digest")
         raw.execute("UPDATE alembic_version SET version_num = '0001'")
     raw.close()
     ledger = opened(file)
@@ -196,8 +197,8 @@ def test_a_million_equal_rounds_are_one_row_and_their_entries_come_in_pages(file
         raw.execute(
             """WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
             INSERT INTO charges SELECT 'free-' || i, population, i, state, plan, mechanism, users, honest, adjacency,
-            max_distance, delta, epsilon, plan_certificate, accepted, final_certificate, reserved_at, changed_at
-            FROM charges, n WHERE round_id = 'free0'"""  # noqa: E501
+            max_distance, delta, epsilon, plan_certificate, accepted, final_certificate, reserved_at, changed_at,
+            NULL FROM charges, n WHERE round_id = 'free0'"""  # noqa: E501
         )
     raw.close()
     _, standing = ledger._snapshot("free")

@@ -125,8 +125,8 @@ async def test_a_budget_of_twenty_five_thousand_rounds_fits_into_an_answer_and_c
         raw.execute(
             f"""WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < {rounds})
             INSERT INTO charges SELECT printf('%032x', i), population, i, 'released', plan, mechanism, users, honest,
-            adjacency, max_distance, delta, epsilon, x'00', NULL, NULL, reserved_at, changed_at
-            FROM charges, n WHERE entry = 1"""  # noqa: E501, S608
+            adjacency, max_distance, delta, epsilon, x'00', NULL, NULL, reserved_at, changed_at,
+            NULL FROM charges, n WHERE entry = 1"""  # noqa: E501, S608
         )
     raw.close()
     answer = await caller.budget()

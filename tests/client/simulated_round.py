@@ -28,7 +28,9 @@ from shuffledp_core.errors import (
     UnknownRoundError,
     UnreachableError,
 )
+from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.runtime.config import ServiceConfig
+from shuffledp_core.transparency.board_tiles import TiledBoard
 from shuffledp_core.transport.chunks import Offsets, chunks
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT
@@ -43,6 +45,7 @@ RULES = {
         "Analyst/GetManifest",
         "Analyst/GetResult",
         "Analyst/GetBoard",
+        "Analyst/GetTile",
     )
 }
 
@@ -82,6 +85,7 @@ class SimulatedRound:
     piece: int = 100
     """Bytes of the board that are sent at a time."""
     announcement: bytes = b""
+    asked_tiles: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.announcement = to_json(self.draft.announcement())
@@ -130,7 +134,15 @@ class SimulatedRound:
         rows = change([plain[start : start + width] for start in range(0, len(plain), width)])
         random.shuffle(rows)
         self.board = b"".join(rows)
-        self.publish(**settled(self.draft, self.board, len(self.accepted)))
+        root = self.tiles().root.hex()
+        self.publish(**settled(self.draft, self.board, len(self.accepted)), tiles_root=root)
+
+    def tiles(self) -> TiledBoard:
+        """The board in tiles."""
+        draft = self.draft
+        return TiledBoard.of(
+            self.board, Geometry.of(draft.mechanism, draft.suite, len(draft.route))
+        )
 
     def publish(self, **fields: Any) -> None:
         """Signs a result with these fields."""
@@ -249,6 +261,16 @@ class _Analyst(analyst_pb2_grpc.AnalystServicer):
         self._round.boards += 1
         for offset, data in chunks(self._round.board, self._round.piece):
             yield analyst_pb2.GetBoardResponse(offset=offset, data=data)
+
+    async def GetTile(  # noqa: N802
+        self, request: analyst_pb2.GetTileRequest, _: Any
+    ) -> analyst_pb2.GetTileResponse:
+        self._known(request.round_id)
+        self._round.asked_tiles.append(request.index)
+        tiles = self._round.tiles()
+        if request.index >> tiles.bits:
+            raise UnknownRoundError(f"there is no tile {request.index}")
+        return analyst_pb2.GetTileResponse(tile=tiles.tile(request.index))
 
     async def GetHistory(  # noqa: N802
         self, request: analyst_pb2.GetHistoryRequest, _: Any

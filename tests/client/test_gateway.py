@@ -106,6 +106,20 @@ async def test_a_round_is_played_by_hand_over_https(
             simulated.board,
             "application/octet-stream",
         )
+        tile = await client.get(f"{where}/tiles/0")
+        assert tile.content == simulated.tiles().tile(0)
+        for lasting in (board, tile):
+            assert "immutable" in lasting.headers["cache-control"]
+            assert "no-store" not in lasting.headers["cache-control"]
+        for index, error in (
+            ("1", "UnknownRoundError"),
+            ("01", "UnknownRoundError"),
+            ("-1", "UnknownRoundError"),
+            ("1" * 9, "UnknownRoundError"),
+        ):
+            refused = await client.get(f"{where}/tiles/{index}")
+            assert problem(refused).code == error
+            assert refused.headers["cache-control"] == "no-store"
     assert list(simulated.accepted.values()) == [mine.envelope]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import shuffledp as sdp
 from shuffledp import cli
-from shuffledp.log_proofs import LOG_PROOF
+from shuffledp.log_proofs import LOG_PROOF, RESULT_PROOF
 from shuffledp_accountant.certificates import CertificateHeader, certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.digests import document_digest
@@ -42,7 +42,7 @@ from shuffledp_core.mechanisms import (
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.transparency.cosignatures import cosign, witness_key
-from shuffledp_core.transparency.entries import log_key_of, reservation_entry
+from shuffledp_core.transparency.entries import log_key_of, reservation_entry, result_entry
 from shuffledp_core.transparency.logged import check_logged_once
 from shuffledp_core.transparency.notes import (
     Checkpoint,
@@ -492,8 +492,11 @@ def test_the_library_verifies_as_the_command_does(desk: Desk, deployment: Deploy
 
 
 def logged(deployment: Deployment, signed: Signed, witnesses: tuple[str, ...]) -> str:
-    """The proof of a log whose second of three entries is the reservation of this certificate."""
-    entry = reservation_entry("demo", ROUND, signed).to_bytes()
+    """The proof of a log whose second of three entries is of this certificate or result."""
+    if signed.label == Result.label:
+        entry = result_entry("demo", ROUND, document_digest(signed)).to_bytes()
+    else:
+        entry = reservation_entry("demo", ROUND, signed).to_bytes()
     tree = MerkleTree(leaf_hash(data) for data in (b"first", entry, b"third"))
     key = log_key_of(deployment.roster)
     text = Checkpoint(key.name, tree.size, tree.root()).to_text()
@@ -530,7 +533,19 @@ def test_a_folder_of_a_witnessed_deployment_is_verified_with_its_proof(
     proof = desk.folder / LOG_PROOF
     proof.write_text(logged(witnessed, plan, both))
     code, words = desk.verify(desk.folder)
-    assert code == 0
+    assert (code, f"has no {RESULT_PROOF}" in words) == (1, True)
+    beside = desk.folder / RESULT_PROOF
+    signed = result(witnessed, issued(CertificateStage.FINAL))
+    for mine, why in (
+        (logged(witnessed, plan, both), "does not show"),
+        (logged(witnessed, signed, ("witness-1",)), "1 of the log's 2 witnesses"),
+    ):
+        beside.write_text(mine)
+        code, words = desk.verify(desk.folder)
+        assert (code, why in words) == (1, True), words
+    beside.write_text(logged(witnessed, signed, both))
+    code, words = desk.verify(desk.folder)
+    assert (code, "public log: it has the result, too" in words) == (0, True)
     assert (
         "public log: the plan certificate is in shuffledp-ledger/demo at size 3, signed by "
         "witness-1, witness-2 (2 of 2 witnesses are needed)" in words

@@ -337,6 +337,10 @@ class Coordinator:
         """
         return _file_chunks(self._services.records.files(round_id).board())
 
+    def tile(self, round_id: str, index: int) -> bytes:
+        """A tile of the published board; `UnknownRoundError` when there is none."""
+        return self._services.records.files(round_id).tile(index)
+
     def history(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
         """The published history in chunks with their offsets.
 

@@ -13,6 +13,7 @@
     batch-bytes        a verified round: length of the batch, in decimal digits, once the batch
                        itself is erased
     board              published: every plain message in mixed order
+    tiles/             the board in tiles, a file each
     result.json        the signed result: the round has ended
     log.tlog-proof     the proof that the result is in the public log, if devices need one
     discards.json      the nodes' signed discards so far
@@ -26,6 +27,7 @@ renamed to set-aside-<round>, and left alone.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -37,6 +39,7 @@ from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
 from shuffledp_core.errors import RoundFailed, UnknownRoundError
 from shuffledp_core.runtime.files import commit_part, open_part, write_atomic
+from shuffledp_core.transparency.board_tiles import TiledBoard
 
 MAX_DISCARD_BYTES: Final = 4096
 """Several times the length of a discard; an overlong one of one node must not keep those of others
@@ -44,6 +47,7 @@ from devices.
 """
 
 _LOG_PROOF: Final = "log.tlog-proof"
+_TILES: Final = "tiles"
 
 
 class RoundFiles:
@@ -119,11 +123,29 @@ class RoundFiles:
             source.replace(batch.with_name("board"))
             commit_part(path, file)
 
+    def keep_tiles(self, tiled: TiledBoard) -> None:
+        """Writes the tiles of the board, each a file that a web server can give to devices."""
+        shutil.rmtree(self._folder / _TILES, ignore_errors=True)
+        part = self._folder / f"{_TILES}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        for index, tile in enumerate(tiled.tiles()):
+            (part / str(index)).write_bytes(tile)
+        os.sync()  # once, instead of each of up to 10^5 files
+        part.rename(self._folder / _TILES)
+
+    def tile(self, index: int) -> bytes:
+        """A tile of the published board; `UnknownRoundError` where there is none."""
+        published_file(self._folder, "board")
+        return read_file(self._folder, f"{_TILES}/{index}")
+
     def erase_arrived(self) -> None:
         """Erases the batch of a round that fails, and all that was made of it."""
         folder = self._folder
         for name in ("batch.part", "batch", "opened", "history", "board"):
             (folder / name).unlink(missing_ok=True)
+        for name in (_TILES, f"{_TILES}.part"):
+            shutil.rmtree(folder / name, ignore_errors=True)
 
     def fail(self, result: Signed) -> None:
         """Ends the round without a board: whatever arrived is erased first."""

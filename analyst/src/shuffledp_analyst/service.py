@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Final
@@ -28,7 +29,7 @@ NAMES: Final = (_ANALYST, _CONTROL, _SINK)
 RULES: Final[Rules] = {
     **{
         f"/{_ANALYST}/{method}": frozenset({CLIENT, OPERATOR, VIEWER})
-        for method in ("GetManifest", "GetResult", "GetBoard", "GetHistory")
+        for method in ("GetManifest", "GetResult", "GetBoard", "GetTile", "GetHistory")
     },
     **{
         f"/{_CONTROL}/{method}": frozenset({OPERATOR})
@@ -80,6 +81,16 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         """See analyst.proto."""
         async for offset, data in self._coordinator.board(request.round_id):
             yield analyst_pb2.GetBoardResponse(offset=offset, data=data)
+
+    async def GetTile(  # noqa: N802
+        self,
+        request: analyst_pb2.GetTileRequest,
+        context: Context,  # noqa: ARG002
+    ) -> analyst_pb2.GetTileResponse:
+        """See analyst.proto."""
+        return analyst_pb2.GetTileResponse(
+            tile=await asyncio.to_thread(self._coordinator.tile, request.round_id, request.index)
+        )
 
     async def GetHistory(  # noqa: N802
         self,

@@ -31,6 +31,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.runtime.tasks import in_thread
+from shuffledp_core.transparency.board_tiles import TiledBoard
 from shuffledp_core.vocabulary import Mix, Outcome
 
 MAX_ATTEMPTS: Final = 3
@@ -179,6 +180,9 @@ async def decode_batch(running: RunningRound) -> Result:
             outside_alphabet=board.outside,
             repeated_tags=board.repeated,
         )
+    rows = np.frombuffer(packed, dtype=np.uint8)
+    tiled = await asyncio.to_thread(TiledBoard.of, rows, geometry)
+    await running.write(running.files.keep_tiles, tiled)
     running.files.batch.forget_attempts()
     seconds = time.monotonic() - started
     running.progress.report(Event(DECODING, "", board.messages, board.messages, seconds))
@@ -196,6 +200,7 @@ async def decode_batch(running: RunningRound) -> Result:
         outside_alphabet=board.outside,
         repeated_tags=board.repeated,
         history=history,
+        tiles_root=tiled.root.hex(),
     )
 
 

@@ -34,6 +34,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.runtime.keys import verify_from
+from shuffledp_core.transparency.board_tiles import TiledBoard
 from shuffledp_core.vocabulary import CertificateStage
 
 _WORD: Final = 8
@@ -41,11 +42,15 @@ _WORD: Final = 8
 
 @dataclass(frozen=True)
 class CheckedResult:
-    """A completed round's result, and the final certificate for the reports that were mixed."""
+    """A completed round's result, and the final certificate for the reports that were mixed.
+
+    `found` is the number of the user's messages that were found on the board; None: not looked up.
+    """
 
     result: Result
     final: Certificate
     board_digest: str
+    found: int | None = None
 
 
 def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -> CheckedResult:
@@ -176,6 +181,7 @@ def check_board(
     1. The board has the length and the digest that the analyst signed.
     2. Each message `symbol || tag` is on it, and no other message carries its tag.
     3. The estimate is the one that its symbols give.
+    4. The signed tiles, if there are any, are those of this board.
 
     Args:
         verified: of this round.
@@ -186,7 +192,8 @@ def check_board(
     Raises:
         BadBatchError: step 1.
         ReceiptMissingError: step 2; says how many messages of how many submissions are not there.
-        FalseResultError: step 3; `BadBatchError` for a board from which no answer can be computed.
+        FalseResultError: step 3 or 4; `BadBatchError` for a board from which no answer can be
+            computed.
     """
     if len(board) != verified.result.messages * geometry.plain_bytes:  # 1
         raise BadBatchError(
@@ -205,6 +212,12 @@ def check_board(
             "evidence"
         )
     check_answer(verified.result, verified.final.mechanism, geometry, board)  # 3
+    root = verified.result.tiles_root
+    if isinstance(root, str) and TiledBoard.of(board, geometry).root.hex() != root:  # 4
+        raise FalseResultError(
+            "the tiles that the analyst signed are not those of the board; keep the result: it is "
+            "evidence"
+        )
 
 
 def changed_messages(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from shuffledp_client.policy import Policy
+from shuffledp_client.receipts import TILE_CROWD, ReceiptCheck
 from shuffledp_client.state import KEPT_BYTES
 from shuffledp_client.submission import Member
 from shuffledp_core.documents.models import Credential, Roster
@@ -54,6 +55,8 @@ class ClientConfig(Section, frozen=True, kw_only=True):
         evidence_days: how long after its closing time an unsettled round is kept; then it is
             erased.
         kept_bytes: what may be kept of all rounds together; beyond it no new round is entered.
+        receipts: how the device finds its messages after a round, "board", "tile" or "sample".
+        tile_crowd: of "tile": fewest honest people who must share a tile on average.
         log_level: "debug", "info", "warning" or "error".
     """
 
@@ -69,6 +72,8 @@ class ClientConfig(Section, frozen=True, kw_only=True):
     wait_seconds: float = 600.0
     evidence_days: float = 30.0
     kept_bytes: int = KEPT_BYTES
+    receipts: ReceiptCheck = ReceiptCheck.BOARD
+    tile_crowd: int = TILE_CROWD
     log_level: str = "warning"
 
     def __post_init__(self) -> None:
@@ -79,6 +84,8 @@ class ClientConfig(Section, frozen=True, kw_only=True):
             )
         if self.kept_bytes < 1:
             raise ValueError(f"kept_bytes must be at least 1, not {self.kept_bytes}")
+        if self.tile_crowd < 1:
+            raise ValueError(f"tile_crowd must be at least 1, not {self.tile_crowd}")
 
     def require_addresses(self, roster: Roster) -> Roster:
         """The roster with the addresses of this configuration.

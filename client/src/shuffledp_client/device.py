@@ -9,12 +9,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from shuffledp_client.board import CheckedResult, check_board, check_result
+from shuffledp_client.board import CheckedResult, check_result
 from shuffledp_client.config import ClientConfig, load_member
 from shuffledp_client.evidence import Evidence, check_evidence, gather, still_open
 from shuffledp_client.links import Link, Reader, link_to
 from shuffledp_client.log_memory import LogMemory
 from shuffledp_client.outcomes import locate_answer
+from shuffledp_client.receipts import find_messages
 from shuffledp_client.responses import ResponseStore
 from shuffledp_client.state import StoredSubmission, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
@@ -230,10 +231,18 @@ class DeviceSteps:
                 stored, signed
             )  # before the board is asked for: an analyst cannot take its word back
             self._check_result_logged(end, round_id)
-            geometry = submission.geometry
-            board = await analyst.board(round_id, verified.result.messages * geometry.plain_bytes)
+            found = await self._find_messages(analyst, verified, stored)
+        self._store.finish(round_id)
+        return found
+
+    async def _find_messages(
+        self, analyst: Reader, verified: CheckedResult, stored: StoredSubmission
+    ) -> CheckedResult:
+        config, round_id = self._config, stored.submission.round_id
         try:
-            check_board(verified, geometry, board, [submission.messages])
+            return await find_messages(
+                analyst, verified, stored.submission, config.receipts, config.tile_crowd
+            )
         except ReceiptMissingError as error:
             # With a receipt this is evidence, and stays; without one nobody promised anything
             # ("Evidence", 3).
@@ -244,8 +253,6 @@ class DeviceSteps:
                 f"the submission to round {round_id} has no receipt and is not in the round: "
                 f"it arrived too late or not at all"
             ) from error
-        self._store.finish(round_id)
-        return verified
 
     def _check_result_logged(self, end: RoundEnd, round_id: str) -> None:
         """Checks that a result is in the public log, if the user's policy requires the log."""

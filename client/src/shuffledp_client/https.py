@@ -22,6 +22,7 @@ from shuffledp_client.http_api import (
     MAX_PROBLEM_BYTES,
     RESULT,
     SUBMISSIONS,
+    TILE,
     ResultBody,
     SubmissionBody,
     raised_by,
@@ -45,6 +46,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.runtime.clock import system_clock
 from shuffledp_core.runtime.keys import require_current
+from shuffledp_core.transparency.board_tiles import MAX_TILE_BYTES
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_core.vocabulary import ROUND_ID
@@ -217,6 +219,11 @@ class _HttpsReader:
             )
         return data
 
+    async def tile(self, round_id: str, index: int) -> bytes:
+        """A tile of the board."""
+        path = _path(TILE, round_id).replace("{index}", str(index))
+        return await self._calls.get(path, BYTES, MAX_TILE_BYTES)
+
 
 class _HttpsEntry:
     """Submits to the entry node, with the methods of `transport.EntryNode`."""
@@ -252,7 +259,7 @@ def _wait_seconds(response: httpx.Response) -> float:
 def _path(pattern: str, round_id: str) -> str:
     if not ROUND_ID.fullmatch(round_id):  # it would change the path
         raise ValueError(f"{round_id!r} is not a round id")
-    return pattern.format(round_id=round_id)
+    return pattern.replace("{round_id}", round_id)
 
 
 def _context(keys: Path, roster: Roster) -> ssl.SSLContext:

@@ -22,6 +22,7 @@ from typing import Final, Self
 
 import structlog
 
+from shuffledp_client.board import CheckedResult
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import DeviceSteps
 from shuffledp_client.evidence import Evidence, check_evidence
@@ -255,9 +256,7 @@ class Device:
             return Checked(round_id, standing, str(error), error=error)
         except ShuffleDPError as error:
             return Checked(round_id, Standing.UNCLEAR, str(error), error=error)
-        return Checked(
-            round_id, Standing.COUNTED, "all your messages are on the board, unchanged", result
-        )
+        return Checked(round_id, Standing.COUNTED, _found(result), result)
 
     async def _missing(self, round_id: str, error: ReceiptMissingError) -> Checked:
         """Report cheating only if it can be shown to others, or if the suite allows no evidence."""
@@ -334,3 +333,13 @@ class Device:
                 async for data in candidates:
                     yield data
         await asyncio.sleep(max(0.0, until - loop.time()))
+
+
+def _found(result: CheckedResult) -> str:
+    """How many of a user's messages were found, in words."""
+    final, found = result.final, result.found or 0
+    if found == final.mechanism.messages_per_user:
+        return "all your messages are on the board, unchanged"
+    if found:
+        return f"{found} of your messages, drawn at random, is on the board, unchanged"
+    return "the result is checked, and none of your messages was in the random tile of the board"

@@ -35,6 +35,10 @@ class Reader(Announcing, Protocol):
         """The board of `length` bytes. Raises `BadBatchError` when another length arrives."""
         ...
 
+    async def tile(self, round_id: str, index: int) -> bytes:
+        """A tile of the board. Raises `UnknownRoundError` when there is none."""
+        ...
+
 
 class EntryLink(Protocol):
     """Where submissions go; `transport.EntryNode` has the details."""

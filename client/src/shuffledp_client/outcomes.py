@@ -161,8 +161,9 @@ class Standing(StrEnum):
     """Outcome of an answer after its round."""
 
     COUNTED = "counted"
-    """Every message is on the board, unchanged, and the published estimate is the board's. Nothing
-    is kept any more.
+    """The messages that the device looks for (`ReceiptCheck`: by default all) are on the board,
+    unchanged. If it was the whole board, the published estimate is the board's. Nothing is kept any
+    more.
     """
     WAITING = "waiting"
     """There is no result yet."""

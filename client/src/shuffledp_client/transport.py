@@ -280,6 +280,17 @@ class AnalystReader(_Caller):
         """
         return await self._collect(lambda: self.pieces(round_id), length)
 
+    async def tile(self, round_id: str, index: int) -> bytes:
+        """A tile of the published board. Raises `UnknownRoundError` when there is none."""
+        request = analyst_pb2.GetTileRequest(round_id=round_id, index=index)
+
+        async def call() -> bytes:
+            async with translate_errors(self._party.name):
+                answer = await self._stub.GetTile(request, timeout=CALL_SECONDS)
+            return require_readable(answer, self._party.name).tile
+
+        return await with_retries(call, self._backoff)
+
     async def history(self, round_id: str, length: int) -> bytes:
         """The history of a verified round, of `length` bytes.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -34,6 +35,7 @@ from shuffledp_client.http_api import (
     PROBLEM,
     RESULT,
     SUBMISSIONS,
+    TILE,
     SubmissionBody,
     problem_of,
 )
@@ -48,7 +50,12 @@ from shuffledp_core.transport.doorway import Line, Slots
 from shuffledp_core.vocabulary import ROUND_ID
 
 HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-"""On every answer: a cache in between would show a device the round of yesterday."""
+"""On every answer without such a header: a cache in between would show a device the round of
+yesterday.
+"""
+
+_LASTING: Final = {"cache-control": "public, max-age=31536000, immutable"}
+"""On boards and tiles: a round has one, which never changes, and devices check it."""
 
 
 class Callers(Protocol):
@@ -96,6 +103,7 @@ class Gateway:
             Route(SUBMISSIONS, self.submit, methods=["POST"]),
             Route(RESULT, self.result, methods=["GET"]),
             Route(BOARD, self.board, methods=["GET"]),
+            Route(TILE, self.tile, methods=["GET"]),
             Route(HEALTH, self.health, methods=["GET"]),
             Route(OPENAPI, self.describe, methods=["GET"]),
         ]
@@ -135,6 +143,12 @@ class Gateway:
     async def board(self, request: Request) -> Response:
         """The board as it comes from the analyst."""
         return _Board(self._upstream.board(_round_of(request)), self._boards)
+
+    async def tile(self, request: Request) -> Response:
+        """A tile of the board, which caches may keep."""
+        index = _tile_index(request)
+        tile = await self._upstream.tile(_round_of(request), index)
+        return Response(tile, headers=dict(_LASTING), media_type=BYTES)
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 - starlette's interface
         """Whether this process answers; not whether others do."""
@@ -252,7 +266,10 @@ class _Answer:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.begun = True
-            message["headers"] = [*message.get("headers", ()), *HEADERS]
+            given = message.get("headers", ())
+            named = {name for name, _ in given}
+            more = [header for header in HEADERS if header[0] not in named]
+            message["headers"] = [*given, *more]
         try:
             async with asyncio.timeout(self._seconds):
                 await self._send(message)
@@ -328,6 +345,13 @@ def _round_of(request: Request) -> str:
     return round_id
 
 
+def _tile_index(request: Request) -> int:
+    digits = str(request.path_params["index"])
+    if not re.fullmatch(r"0|[1-9][0-9]{0,7}", digits):
+        raise UnknownRoundError(f"a tile's index is a whole number, not {digits[:40]!r}")
+    return int(digits)
+
+
 def _route_of(scope: Scope) -> str:
     """The name of the route's method: from a closed set, and without the round."""
     return getattr(scope.get("endpoint"), "__name__", "none")
@@ -355,7 +379,7 @@ class _Board(StreamingResponse):
     """
 
     def __init__(self, pieces: AsyncGenerator[bytes, None], slots: Slots) -> None:
-        super().__init__(pieces, media_type=BYTES)
+        super().__init__(pieces, headers=dict(_LASTING), media_type=BYTES)
         self._pieces = pieces
         self._slots = slots
 

@@ -20,6 +20,7 @@ from shuffledp_client.http_api import (
     RESULT,
     ROSTER,
     SUBMISSIONS,
+    TILE,
     WEB_FILES,
     EnrolmentBody,
     Problem,
@@ -44,6 +45,13 @@ _BODIES: Final = (
     SubmissionClaim,
     Credential,
 )
+
+_TILE_INDEX: Final = {
+    "name": "index",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^(0|[1-9][0-9]{0,7})$"},
+}
 
 ROUND: Final = "0123456789abcdef" * 2
 """Of the examples."""
@@ -120,6 +128,9 @@ def openapi() -> dict[str, Any]:
                 "get": _of_round("result", "Signed result of a round that has ended", "ResultBody")
             },
             BOARD: {"get": _of_round("board", "The board: every plain message, packed", None)},
+            TILE: {
+                "get": _of_round("tile", "A tile of the board: docs/tiles.md", None, _TILE_INDEX)
+            },
             HEALTH: {
                 "get": _call("health", "Whether the gateway's process answers", {"type": "object"})
             },
@@ -170,11 +181,13 @@ def _of_file() -> dict[str, Any]:
     return {**_call("webFile", summary, {"type": "string"}), "parameters": [parameter]}
 
 
-def _of_round(operation: str, summary: str, answer: str | None) -> dict[str, Any]:
+def _of_round(
+    operation: str, summary: str, answer: str | None, *parameters: dict[str, Any]
+) -> dict[str, Any]:
     parameter = {
         "name": "round_id",
         "in": "path",
         "required": True,
         "schema": {"type": "string", "pattern": f"^{ROUND_ID.pattern}$"},
     }
-    return {**_call(operation, summary, answer), "parameters": [parameter]}
+    return {**_call(operation, summary, answer), "parameters": [parameter, *parameters]}

@@ -71,6 +71,10 @@ class Upstream:
                 size += len(data)
                 yield data
 
+    async def tile(self, round_id: str, index: int) -> bytes:
+        """A tile of the board, as the analyst gives it."""
+        return await self._analyst.tile(round_id, index)
+
     async def submit(self, round_id: str, body: SubmissionBody) -> Signed:
         """Hands a sealed submission to its round's entry node; gives the receipt as it came."""
         node = await self._entry(round_id)

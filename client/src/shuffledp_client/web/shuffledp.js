@@ -485,6 +485,7 @@ const DOCUMENTS = {
       plan_certificate: absent(signedFrame), final_certificate: absent(signedFrame),
       dropped: [0, int], outside_alphabet: [0, int], repeated_tags: [0, int],
       headers: [[], list(signedFrame)], history: [null, struct({ digest: str, length: int })],
+      tiles_root: [null, key32],
     },
   ),
 };

@@ -541,7 +541,8 @@ class Result(Document, frozen=True, kw_only=True):
     the estimate leaves out those with a symbol outside the alphabet, and of the others those whose
     tag stands on the board more than once. `headers` are the batch headers of all nodes, in the
     route's order, on which the final certificate rests. In a verified round `history` identifies
-    the documents that prove the board.
+    the documents that prove the board. `tiles_root` is of the board in tiles (`board_tiles`);
+    results of earlier versions have none.
     """
 
     label: ClassVar[str] = "result"
@@ -561,3 +562,4 @@ class Result(Document, frozen=True, kw_only=True):
     repeated_tags: int = 0
     headers: tuple[Signed, ...] = ()
     history: HistoryDigest | msgspec.UnsetType = msgspec.UNSET
+    tiles_root: HexKey | msgspec.UnsetType = msgspec.UNSET

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n shuffledp_proto/v1/analyst.proto\x12\x12shuffledp_proto.v1\"&\n\x12GetManifestRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"+\n\x13GetManifestResponse\x12\x14\n\x0c\x61nnouncement\x18\x01 \x01(\x0c\"$\n\x10GetResultRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"H\n\x11GetResultResponse\x12\x0e\n\x06result\x18\x01 \x01(\x0c\x12\x10\n\x08\x64iscards\x18\x02 \x03(\x0c\x12\x11\n\tlog_proof\x18\x03 \x01(\x0c\"#\n\x0fGetBoardRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"0\n\x10GetBoardResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"%\n\x11GetHistoryRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"2\n\x12GetHistoryResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"2\n\x10OpenRoundRequest\x12\x0c\n\x04plan\x18\x01 \x01(\x0c\x12\x10\n\x08round_id\x18\x02 \x01(\t\";\n\x11OpenRoundResponse\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61nnouncement\x18\x02 \x01(\x0c\"&\n\x12\x46ollowRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"p\n\x13\x46ollowRoundResponse\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0c\n\x04\x64one\x18\x03 \x01(\x04\x12\r\n\x05total\x18\x04 \x01(\x04\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x12\x0e\n\x06result\x18\x06 \x01(\x0c\")\n\x15\x45ndSubmissionsRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"\x18\n\x16\x45ndSubmissionsResponse\"5\n\x11\x41\x62ortRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x14\n\x12\x41\x62ortRoundResponse\"1\n\x11ListRoundsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"T\n\x12ListRoundsResponse\x12\x30\n\x06rounds\x18\x01 \x03(\x0b\x32 .shuffledp_proto.v1.RoundSummary\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\x8c\x01\n\x0cRoundSummary\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x11\n\topened_at\x18\x02 \x01(\x03\x12\x12\n\npopulation\x18\x03 \x01(\t\x12\x11\n\tmechanism\x18\x04 \x01(\t\x12\x0f\n\x07outcome\x18\x05 \x01(\t\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x07 \x01(\x04\x32\xfb\x02\n\x07\x41nalyst\x12^\n\x0bGetManifest\x12&.shuffledp_proto.v1.GetManifestRequest\x1a\'.shuffledp_proto.v1.GetManifestResponse\x12X\n\tGetResult\x12$.shuffledp_proto.v1.GetResultRequest\x1a%.shuffledp_proto.v1.GetResultResponse\x12W\n\x08GetBoard\x12#.shuffledp_proto.v1.GetBoardRequest\x1a$.shuffledp_proto.v1.GetBoardResponse0\x01\x12]\n\nGetHistory\x12%.shuffledp_proto.v1.GetHistoryRequest\x1a&.shuffledp_proto.v1.GetHistoryResponse0\x01\x32\xed\x03\n\x0cRoundControl\x12X\n\tOpenRound\x12$.shuffledp_proto.v1.OpenRoundRequest\x1a%.shuffledp_proto.v1.OpenRoundResponse\x12`\n\x0b\x46ollowRound\x12&.shuffledp_proto.v1.FollowRoundRequest\x1a\'.shuffledp_proto.v1.FollowRoundResponse0\x01\x12g\n\x0e\x45ndSubmissions\x12).shuffledp_proto.v1.EndSubmissionsRequest\x1a*.shuffledp_proto.v1.EndSubmissionsResponse\x12[\n\nAbortRound\x12%.shuffledp_proto.v1.AbortRoundRequest\x1a&.shuffledp_proto.v1.AbortRoundResponse\x12[\n\nListRounds\x12%.shuffledp_proto.v1.ListRoundsRequest\x1a&.shuffledp_proto.v1.ListRoundsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n shuffledp_proto/v1/analyst.proto\x12\x12shuffledp_proto.v1\"&\n\x12GetManifestRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"+\n\x13GetManifestResponse\x12\x14\n\x0c\x61nnouncement\x18\x01 \x01(\x0c\"$\n\x10GetResultRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"H\n\x11GetResultResponse\x12\x0e\n\x06result\x18\x01 \x01(\x0c\x12\x10\n\x08\x64iscards\x18\x02 \x03(\x0c\x12\x11\n\tlog_proof\x18\x03 \x01(\x0c\"#\n\x0fGetBoardRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"0\n\x10GetBoardResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"1\n\x0eGetTileRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\"\x1f\n\x0fGetTileResponse\x12\x0c\n\x04tile\x18\x01 \x01(\x0c\"%\n\x11GetHistoryRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"2\n\x12GetHistoryResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"2\n\x10OpenRoundRequest\x12\x0c\n\x04plan\x18\x01 \x01(\x0c\x12\x10\n\x08round_id\x18\x02 \x01(\t\";\n\x11OpenRoundResponse\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61nnouncement\x18\x02 \x01(\x0c\"&\n\x12\x46ollowRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"p\n\x13\x46ollowRoundResponse\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0c\n\x04\x64one\x18\x03 \x01(\x04\x12\r\n\x05total\x18\x04 \x01(\x04\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x12\x0e\n\x06result\x18\x06 \x01(\x0c\")\n\x15\x45ndSubmissionsRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\"\x18\n\x16\x45ndSubmissionsResponse\"5\n\x11\x41\x62ortRoundRequest\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x14\n\x12\x41\x62ortRoundResponse\"1\n\x11ListRoundsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\r\"T\n\x12ListRoundsResponse\x12\x30\n\x06rounds\x18\x01 \x03(\x0b\x32 .shuffledp_proto.v1.RoundSummary\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\x8c\x01\n\x0cRoundSummary\x12\x10\n\x08round_id\x18\x01 \x01(\t\x12\x11\n\topened_at\x18\x02 \x01(\x03\x12\x12\n\npopulation\x18\x03 \x01(\t\x12\x11\n\tmechanism\x18\x04 \x01(\t\x12\x0f\n\x07outcome\x18\x05 \x01(\t\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x07 \x01(\x04\x32\xcf\x03\n\x07\x41nalyst\x12^\n\x0bGetManifest\x12&.shuffledp_proto.v1.GetManifestRequest\x1a\'.shuffledp_proto.v1.GetManifestResponse\x12X\n\tGetResult\x12$.shuffledp_proto.v1.GetResultRequest\x1a%.shuffledp_proto.v1.GetResultResponse\x12W\n\x08GetBoard\x12#.shuffledp_proto.v1.GetBoardRequest\x1a$.shuffledp_proto.v1.GetBoardResponse0\x01\x12R\n\x07GetTile\x12\".shuffledp_proto.v1.GetTileRequest\x1a#.shuffledp_proto.v1.GetTileResponse\x12]\n\nGetHistory\x12%.shuffledp_proto.v1.GetHistoryRequest\x1a&.shuffledp_proto.v1.GetHistoryResponse0\x01\x32\xed\x03\n\x0cRoundControl\x12X\n\tOpenRound\x12$.shuffledp_proto.v1.OpenRoundRequest\x1a%.shuffledp_proto.v1.OpenRoundResponse\x12`\n\x0b\x46ollowRound\x12&.shuffledp_proto.v1.FollowRoundRequest\x1a\'.shuffledp_proto.v1.FollowRoundResponse0\x01\x12g\n\x0e\x45ndSubmissions\x12).shuffledp_proto.v1.EndSubmissionsRequest\x1a*.shuffledp_proto.v1.EndSubmissionsResponse\x12[\n\nAbortRound\x12%.shuffledp_proto.v1.AbortRoundRequest\x1a&.shuffledp_proto.v1.AbortRoundResponse\x12[\n\nListRounds\x12%.shuffledp_proto.v1.ListRoundsRequest\x1a&.shuffledp_proto.v1.ListRoundsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,34 +43,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETBOARDREQUEST']._serialized_end=288
   _globals['_GETBOARDRESPONSE']._serialized_start=290
   _globals['_GETBOARDRESPONSE']._serialized_end=338
-  _globals['_GETHISTORYREQUEST']._serialized_start=340
-  _globals['_GETHISTORYREQUEST']._serialized_end=377
-  _globals['_GETHISTORYRESPONSE']._serialized_start=379
-  _globals['_GETHISTORYRESPONSE']._serialized_end=429
-  _globals['_OPENROUNDREQUEST']._serialized_start=431
-  _globals['_OPENROUNDREQUEST']._serialized_end=481
-  _globals['_OPENROUNDRESPONSE']._serialized_start=483
-  _globals['_OPENROUNDRESPONSE']._serialized_end=542
-  _globals['_FOLLOWROUNDREQUEST']._serialized_start=544
-  _globals['_FOLLOWROUNDREQUEST']._serialized_end=582
-  _globals['_FOLLOWROUNDRESPONSE']._serialized_start=584
-  _globals['_FOLLOWROUNDRESPONSE']._serialized_end=696
-  _globals['_ENDSUBMISSIONSREQUEST']._serialized_start=698
-  _globals['_ENDSUBMISSIONSREQUEST']._serialized_end=739
-  _globals['_ENDSUBMISSIONSRESPONSE']._serialized_start=741
-  _globals['_ENDSUBMISSIONSRESPONSE']._serialized_end=765
-  _globals['_ABORTROUNDREQUEST']._serialized_start=767
-  _globals['_ABORTROUNDREQUEST']._serialized_end=820
-  _globals['_ABORTROUNDRESPONSE']._serialized_start=822
-  _globals['_ABORTROUNDRESPONSE']._serialized_end=842
-  _globals['_LISTROUNDSREQUEST']._serialized_start=844
-  _globals['_LISTROUNDSREQUEST']._serialized_end=893
-  _globals['_LISTROUNDSRESPONSE']._serialized_start=895
-  _globals['_LISTROUNDSRESPONSE']._serialized_end=979
-  _globals['_ROUNDSUMMARY']._serialized_start=982
-  _globals['_ROUNDSUMMARY']._serialized_end=1122
-  _globals['_ANALYST']._serialized_start=1125
-  _globals['_ANALYST']._serialized_end=1504
-  _globals['_ROUNDCONTROL']._serialized_start=1507
-  _globals['_ROUNDCONTROL']._serialized_end=2000
+  _globals['_GETTILEREQUEST']._serialized_start=340
+  _globals['_GETTILEREQUEST']._serialized_end=389
+  _globals['_GETTILERESPONSE']._serialized_start=391
+  _globals['_GETTILERESPONSE']._serialized_end=422
+  _globals['_GETHISTORYREQUEST']._serialized_start=424
+  _globals['_GETHISTORYREQUEST']._serialized_end=461
+  _globals['_GETHISTORYRESPONSE']._serialized_start=463
+  _globals['_GETHISTORYRESPONSE']._serialized_end=513
+  _globals['_OPENROUNDREQUEST']._serialized_start=515
+  _globals['_OPENROUNDREQUEST']._serialized_end=565
+  _globals['_OPENROUNDRESPONSE']._serialized_start=567
+  _globals['_OPENROUNDRESPONSE']._serialized_end=626
+  _globals['_FOLLOWROUNDREQUEST']._serialized_start=628
+  _globals['_FOLLOWROUNDREQUEST']._serialized_end=666
+  _globals['_FOLLOWROUNDRESPONSE']._serialized_start=668
+  _globals['_FOLLOWROUNDRESPONSE']._serialized_end=780
+  _globals['_ENDSUBMISSIONSREQUEST']._serialized_start=782
+  _globals['_ENDSUBMISSIONSREQUEST']._serialized_end=823
+  _globals['_ENDSUBMISSIONSRESPONSE']._serialized_start=825
+  _globals['_ENDSUBMISSIONSRESPONSE']._serialized_end=849
+  _globals['_ABORTROUNDREQUEST']._serialized_start=851
+  _globals['_ABORTROUNDREQUEST']._serialized_end=904
+  _globals['_ABORTROUNDRESPONSE']._serialized_start=906
+  _globals['_ABORTROUNDRESPONSE']._serialized_end=926
+  _globals['_LISTROUNDSREQUEST']._serialized_start=928
+  _globals['_LISTROUNDSREQUEST']._serialized_end=977
+  _globals['_LISTROUNDSRESPONSE']._serialized_start=979
+  _globals['_LISTROUNDSRESPONSE']._serialized_end=1063
+  _globals['_ROUNDSUMMARY']._serialized_start=1066
+  _globals['_ROUNDSUMMARY']._serialized_end=1206
+  _globals['_ANALYST']._serialized_start=1209
+  _globals['_ANALYST']._serialized_end=1672
+  _globals['_ROUNDCONTROL']._serialized_start=1675
+  _globals['_ROUNDCONTROL']._serialized_end=2168
 # @@protoc_insertion_point(module_scope)

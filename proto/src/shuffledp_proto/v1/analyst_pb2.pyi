@@ -146,6 +146,48 @@ class GetBoardResponse(_message.Message):
 Global___GetBoardResponse: _TypeAlias = GetBoardResponse  # noqa: Y015
 
 @_typing.final
+class GetTileRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUND_ID_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    round_id: _builtins.str
+    index: _builtins.int
+    def __init__(
+        self,
+        *,
+        round_id: _builtins.str = ...,
+        index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "round_id", b"round_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTileRequest: _TypeAlias = GetTileRequest  # noqa: Y015
+
+@_typing.final
+class GetTileResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TILE_FIELD_NUMBER: _builtins.int
+    tile: _builtins.bytes
+    """The hashes from the tile to the signed root, then its messages in the order of their tags."""
+    def __init__(
+        self,
+        *,
+        tile: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tile", b"tile"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTileResponse: _TypeAlias = GetTileResponse  # noqa: Y015
+
+@_typing.final
 class GetHistoryRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

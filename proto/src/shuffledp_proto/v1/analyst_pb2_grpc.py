@@ -49,6 +49,11 @@ class AnalystStub:
                 request_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetBoardRequest.SerializeToString,
                 response_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetBoardResponse.FromString,
                 _registered_method=True)
+        self.GetTile = channel.unary_unary(
+                '/shuffledp_proto.v1.Analyst/GetTile',
+                request_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetTileRequest.SerializeToString,
+                response_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetTileResponse.FromString,
+                _registered_method=True)
         self.GetHistory = channel.unary_stream(
                 '/shuffledp_proto.v1.Analyst/GetHistory',
                 request_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetHistoryRequest.SerializeToString,
@@ -81,6 +86,13 @@ class AnalystServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTile(self, request, context):
+        """One tile of the published board: all messages whose receipt tags begin with the same bits. docs/tiles.md.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetHistory(self, request, context):
         """Verified rounds only: what shows that the board is right. docs/protocol.md, "History".
         """
@@ -105,6 +117,11 @@ def add_AnalystServicer_to_server(servicer, server):
                     servicer.GetBoard,
                     request_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetBoardRequest.FromString,
                     response_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetBoardResponse.SerializeToString,
+            ),
+            'GetTile': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTile,
+                    request_deserializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetTileRequest.FromString,
+                    response_serializer=shuffledp__proto_dot_v1_dot_analyst__pb2.GetTileResponse.SerializeToString,
             ),
             'GetHistory': grpc.unary_stream_rpc_method_handler(
                     servicer.GetHistory,
@@ -193,6 +210,33 @@ class Analyst:
             '/shuffledp_proto.v1.Analyst/GetBoard',
             shuffledp__proto_dot_v1_dot_analyst__pb2.GetBoardRequest.SerializeToString,
             shuffledp__proto_dot_v1_dot_analyst__pb2.GetBoardResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp_proto.v1.Analyst/GetTile',
+            shuffledp__proto_dot_v1_dot_analyst__pb2.GetTileRequest.SerializeToString,
+            shuffledp__proto_dot_v1_dot_analyst__pb2.GetTileResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,8 @@ class AnalystStub:
     """The published board: every plain message in mixed order, packed; `symbol || tag`, of a verified round
     `key || symbol || proof`.
     """
+    GetTile: _grpc.UnaryUnaryMultiCallable[_analyst_pb2.GetTileRequest, _analyst_pb2.GetTileResponse]
+    """One tile of the published board: all messages whose receipt tags begin with the same bits. docs/tiles.md."""
     GetHistory: _grpc.UnaryStreamMultiCallable[_analyst_pb2.GetHistoryRequest, _analyst_pb2.GetHistoryResponse]
     """Verified rounds only: what shows that the board is right. docs/protocol.md, "History"."""
 
@@ -53,6 +55,8 @@ class AnalystAsyncStub(AnalystStub):
     """The published board: every plain message in mixed order, packed; `symbol || tag`, of a verified round
     `key || symbol || proof`.
     """
+    GetTile: _aio.UnaryUnaryMultiCallable[_analyst_pb2.GetTileRequest, _analyst_pb2.GetTileResponse]  # type: ignore[assignment]
+    """One tile of the published board: all messages whose receipt tags begin with the same bits. docs/tiles.md."""
     GetHistory: _aio.UnaryStreamMultiCallable[_analyst_pb2.GetHistoryRequest, _analyst_pb2.GetHistoryResponse]  # type: ignore[assignment]
     """Verified rounds only: what shows that the board is right. docs/protocol.md, "History"."""
 
@@ -82,6 +86,14 @@ class AnalystServicer(metaclass=_abc_1.ABCMeta):
         """The published board: every plain message in mixed order, packed; `symbol || tag`, of a verified round
         `key || symbol || proof`.
         """
+
+    @_abc_1.abstractmethod
+    def GetTile(
+        self,
+        request: _analyst_pb2.GetTileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyst_pb2.GetTileResponse, _abc.Awaitable[_analyst_pb2.GetTileResponse]]:
+        """One tile of the published board: all messages whose receipt tags begin with the same bits. docs/tiles.md."""
 
     @_abc_1.abstractmethod
     def GetHistory(
