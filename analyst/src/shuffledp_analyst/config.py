@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from shuffledp_core.runtime.config import BrokerConfig, ServiceConfig
 
 
@@ -17,7 +19,8 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
     accountant, which computes. `discard_seconds`: how long an ended round keeps asking an absent
     node for its discard. `history_memory`: bytes of memory for reading a verified round's
     history, an accusation or an answer, which takes up to six times its length; what a round
-    without accusations may need is always read.
+    without accusations may need is always read. `public`: a folder for a web server, which gets
+    the boards of published rounds and their tiles; None: nowhere.
     """
 
     broker: BrokerConfig | None = None
@@ -28,6 +31,7 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
     certify_seconds: float = 300.0
     discard_seconds: float = 3600.0
     history_memory: int = 128 * 2**20
+    public: Path | None = None
 
     def __post_init__(self) -> None:
         for name in (

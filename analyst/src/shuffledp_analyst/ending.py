@@ -17,6 +17,7 @@ from shuffledp_analyst.metrics import AnalystMetrics
 from shuffledp_analyst.peers import MAX_RETRY_SECONDS, RETRY_SECONDS, Peers
 from shuffledp_analyst.progress import ENDED, Event, Progress
 from shuffledp_analyst.records import Records
+from shuffledp_analyst.static_files import export_board
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
@@ -122,6 +123,7 @@ async def end_published(
     try:
         await asyncio.wait({logging}, timeout=services.config.recovery_seconds)
         services.unlogged.discard(round_id)
+        await _export_board(services, round_id)
         services.announce_end(round_id, progress)
         discarding = Discarding(services, round_id, route, release=False)
         await discarding.persist(services.config.discard_seconds)
@@ -129,6 +131,22 @@ async def end_published(
     finally:
         logging.cancel()
     await services.finish(round_id)
+
+
+async def _export_board(services: AnalystServices, round_id: str) -> None:
+    """Gives board and tiles to the web server's folder; the analyst itself serves them, too."""
+    public = services.config.public
+    if public is None:
+        return
+    try:
+        await in_thread(export_board, services.records.files(round_id), round_id, public)
+    except OSError as error:
+        structlog.get_logger().warning(
+            "board not given to the web server; make room or mend the folder (docs/tiles.md)",
+            round=round_id,
+            folder=str(public),
+            reason=error.strerror,
+        )
 
 
 async def _log_result(services: AnalystServices, round_id: str) -> None:

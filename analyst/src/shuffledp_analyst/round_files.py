@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -138,6 +138,10 @@ class RoundFiles:
         """A tile of the published board; `UnknownRoundError` where there is none."""
         published_file(self._folder, "board")
         return read_file(self._folder, f"{_TILES}/{index}")
+
+    def tile_files(self) -> Iterator[Path]:
+        """The files of all tiles of the published board; none for a round without."""
+        return (self._folder / _TILES).glob("[0-9]*")
 
     def erase_arrived(self) -> None:
         """Erases the batch of a round that fails, and all that was made of it."""
