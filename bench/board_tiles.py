@@ -26,7 +26,7 @@ READS: Final = 20
 
 
 def measure(messages: int) -> list[str]:
-    """A row: messages, board, tiles, their sizes with proofs, processor seconds to make, ms to check one."""
+    """A row: messages, board, tiles, their sizes with proofs, seconds to make, ms to check one."""
     board = secrets.token_bytes(messages * GEOMETRY.plain_bytes)
     began = time.process_time()
     tiled = TiledBoard.of(board, GEOMETRY)

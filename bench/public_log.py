@@ -16,12 +16,15 @@ from time import perf_counter
 
 import msgspec
 import structlog
-from log_world import Branch, LogWorld
+from accountant_world import PLAN
+from log_world import WITNESSES, Branch, LogWorld
 
 from shuffledp_client.verification import parse_announcement
+from shuffledp_core.transparency.entries import result_entry
 from shuffledp_core.transparency.proofs import InclusionProof
 
 ROUNDS = 70
+RESULTS = 24
 
 
 def main() -> None:
@@ -46,6 +49,26 @@ def main() -> None:
         print(f"window in the last proof: {window:,} bytes before base64")
         for require, values in checks.items():
             print(f"a device verifies, require_log={require}: {1000 * median(values):.1f} ms")
+        world.corrupt(*WITNESSES)  # a log of its own, of which they know nothing yet
+        with world.branch("results") as branch:
+            _results(branch)
+
+
+def _results(branch: Branch) -> None:
+    """Print what the entry of a result adds to a round."""
+    seconds, sizes = [], []
+    for number in range(RESULTS):
+        round_id, _ = branch.certify()
+        branch.settle(round_id, PLAN.min_reports)
+        start = perf_counter()
+        branch.accountant.log_result(round_id, f"{number:064x}")
+        branch.accountant.publish_log()
+        proof = branch.accountant.result_proof(round_id, f"{number:064x}")
+        seconds.append(perf_counter() - start)
+        sizes.append(len(proof))
+    entry = len(result_entry("demo", "00" * 16, "00" * 32).to_bytes())
+    print(f"a result: an entry of {entry} bytes, logged in {1000 * median(seconds):.1f} ms")
+    print(f"proof of a result in a log of {3 * RESULTS} entries: {sizes[-1]:,} bytes")
 
 
 def _publish(branch: Branch) -> tuple[list[float], list[bytes], dict[bool, list[float]]]:

@@ -18,6 +18,12 @@ from typing import Self
 
 import msgspec
 from accountant_world import NODES, PLAN
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 
 from shuffledp_accountant.config import AccountantConfig, PopulationConfig
 from shuffledp_accountant.service import Accountant, open_accountant
@@ -263,6 +269,19 @@ class LogWorld:
         root = load_identity(self.deployment.folder / ROOT, ROOT)
         self.deployment.roster_file.write_bytes(root.sign(newer).to_bytes())
         self.reload_roster()
+
+    def change_accountant_key(self, key: Ed25519PrivateKey) -> None:
+        """Another identity key of the accountant, in its folder and in the next roster."""
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (self.deployment.keys_of(ACCOUNTANT) / "identity.pem").write_bytes(pem)
+        public_key = key.public_key().public_bytes_raw().hex()
+        parties = tuple(
+            msgspec.structs.replace(party, identity_key=public_key)
+            if party.name == ACCOUNTANT
+            else party
+            for party in self.roster.parties
+        )
+        self.change_roster(parties=parties)
 
     def reload_roster(self) -> None:
         """What a restart of every process does after the roster has changed."""

@@ -11,12 +11,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from log_world import LogWorld
 
+from shuffledp_accountant.log_audit import LogAudit
+from shuffledp_accountant.log_reading import FolderSource, read_log
 from shuffledp_client.log_memory import CONFLICT, SEEN
 from shuffledp_client.verification import parse_announcement
-from shuffledp_core.documents.models import Certificate, EndedLog
+from shuffledp_core.documents.models import Certificate, EndedLog, Manifest, Roster
 from shuffledp_core.documents.signed import sign, verify
-from shuffledp_core.errors import ConfigError, LedgerAwayError, LogProofError
+from shuffledp_core.errors import ConfigError, LedgerAwayError, LogProofError, SignatureError
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transparency.entries import log_key_of
+from shuffledp_core.transparency.logged import check_logged_once
 from shuffledp_core.transparency.notes import check_note, parse_checkpoint, parse_note
 from shuffledp_core.transparency.proofs import InclusionProof
 from shuffledp_ops.keys.pki import ACCOUNTANT
@@ -233,6 +237,47 @@ def test_devices_and_witnesses_name_a_new_key_of_the_accountant_and_not_damage(
         world.change_roster(parties=parties)  # every party starts again, witnesses too
     with pytest.raises(ConfigError, match=r"another key .* has announced a new identity key"):
         world.device("ada").verified(announced)
+
+
+def test_a_new_key_of_the_accountant_signs_the_next_log_and_devices_follow(
+    world: LogWorld,
+) -> None:
+    with world.branch("ledger") as ledger:
+        announced = ledger.announce()
+        world.device("ada").verified(announced)
+        saved = parse_announcement(announced)
+    checkpoint = world.folder / "ledger" / "log" / "checkpoint"
+    renew(world.deployment.folder, new_roster=True, end_log=checkpoint)
+    world.reload_roster()
+    world.change_accountant_key(Ed25519PrivateKey.generate())
+    with world.branch("ledger", log=False) as ledger:
+        announced = ledger.announce()
+        log = read_log(FolderSource(ledger.folder / "log"), log_key_of(world.roster))
+        entries = list(log.entries())
+    for name in ("ada", "bob"):
+        seen = world.device(name).verified(announced).log
+        assert seen is not None
+        assert seen.checkpoint.origin == "shuffledp-ledger/demo/2"
+    # Certificates of both keys add up in one account.
+    audit = LogAudit(world.roster)
+    audit.replay(entries)
+    assert audit.accounts["demo"].entry == 2
+    with pytest.raises(SignatureError):
+        LogAudit(without_former_keys(world.roster)).replay(entries)
+    # The proof of a round that was saved before is still one, for the log that has ended.
+    manifest = verify_from(world.roster.analyst, saved.manifest, Manifest)
+    once = check_logged_once(
+        str(saved.log).encode(), world.roster, "demo", manifest.round_id, manifest.certificate
+    )
+    assert once.checkpoint.origin == "shuffledp-ledger/demo"
+
+
+def without_former_keys(roster: Roster) -> Roster:
+    """As if the present key had signed the logs that have ended."""
+    terms = roster.log_terms
+    assert terms is not None
+    ended = tuple(EndedLog(size=log.size, root=log.root) for log in terms.ended)
+    return msgspec.structs.replace(roster, log=msgspec.structs.replace(terms, ended=ended))
 
 
 def log_of(announced: bytes) -> bytes:

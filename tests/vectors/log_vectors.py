@@ -292,6 +292,21 @@ def _ended_logs() -> Iterator[Case]:
         kept = replace(first, size=size, history=history).text()
         name = f"the next log, after {size} of 5 entries of the {history}"
         yield make_log_case(name, draft, second.text(), error, kept)
+    # The accountant has another identity key since.
+    former = identity("a former accountant").public_key
+    for key, name, error in (
+        (former, "the key that signed it", None),
+        (identity("accountant").public_key, "the present key", "SignatureError"),
+    ):
+        roster = witnessed_roster(ended=(EndedLog(size=5, root=root, public_key=key.hex()),))
+        draft = make_draft(ASKED, roster=roster)
+        second = LogDraft(draft.signed_certificate(), roster, size=3, index=2, history="second")
+        kept = replace(
+            first, signer="a former accountant", key=replace(log_key_of(plain), public_key=former)
+        ).text()
+        yield make_log_case(
+            f"after a log that ended with {name}", draft, second.text(), error, kept
+        )
 
 
 def _spellings(draft: Draft, log: LogDraft) -> Iterator[Case]:
@@ -383,6 +398,8 @@ def _rosters(draft: Draft) -> Iterator[Case]:
         "a witness with a space": genuine | {"witnesses": [first | {"name": "a b"}, second]},
         "an unknown field": genuine | {"more": 1},
         "a log of a negative size": genuine | {"ended": [{"size": -1, "root": "00" * 32}]},
+        "an ended log whose key is too short": genuine
+        | {"ended": [{"size": 1, "root": "00" * 32, "public_key": "00" * 31}]},
         "an ended log without a root": genuine | {"ended": [{"size": 1, "root": ""}]},
     }
     plain = to_json(make_roster()).decode()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,11 +16,11 @@ import msgspec
 from shuffledp_accountant.ledger.charges import Budget, total
 from shuffledp_accountant.ledger.restoring import charged_cost_of, planned_cost
 from shuffledp_core.documents.models import Certificate, Discard, LedgerPosition, Roster
-from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import FalseCertificateError, LogProofError
+from shuffledp_core.documents.signed import Signed, verify
+from shuffledp_core.errors import FalseCertificateError, LogProofError, SignatureError
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.keys import verify_from
-from shuffledp_core.transparency.entries import LedgerEvent, LedgerLogEntry
+from shuffledp_core.transparency.entries import LedgerEvent, LedgerLogEntry, log_keys_of
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_privacy.analysis import Cost
 
@@ -175,7 +176,7 @@ class LogAudit:
         if position >= len(entry.documents):
             raise self._contradiction(f"round {entry.round_id} has no {stage} certificate")
         signed = Signed.from_bytes(entry.documents[position].encode())
-        certificate = verify_from(self.roster.accountant, signed, Certificate)
+        certificate = self._verified(signed)
         shown = (certificate.deployment, certificate.stage)
         about = (certificate.round_id, certificate.population)
         if shown != (self.roster.deployment, stage) or about != (entry.round_id, entry.population):
@@ -183,6 +184,16 @@ class LogAudit:
                 f"the certificate of round {entry.round_id} is another round's, or of another stage"
             )
         return certificate
+
+    def _verified(self, signed: Signed) -> Certificate:
+        """A certificate that the accountant signed, with its present key or an earlier log's."""
+        keys = {key.public_key for key in log_keys_of(self.roster)}
+        keys.discard(present := bytes.fromhex(self.roster.accountant.identity_key))
+        name = self.roster.accountant.name
+        for former in keys:
+            with suppress(SignatureError):
+                return verify(signed, Certificate, name, former)
+        return verify(signed, Certificate, name, present)
 
     def _begin(self, entry: LedgerLogEntry, plan: Certificate) -> AccountReplay:
         if plan.round_id in self.rounds:

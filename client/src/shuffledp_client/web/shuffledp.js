@@ -283,7 +283,7 @@ function checkRoster(roster) {
 
 const logOf = struct(
   { witnesses: list(struct({ name: str, operator: str, address: str, public_key: key32 })), threshold: int },
-  { ended: [[], list(struct({ size: int, root: key32 }))] },
+  { ended: [[], list(struct({ size: int, root: key32 }, { public_key: [null, key32] }))] },
   ({ witnesses, threshold, ended }) => {
     checkNames("witness", witnesses.map((witness) => witness.name));
     if (!(threshold >= 1 && threshold <= witnesses.length && witnesses.length <= 16)) malformed("an impossible threshold");
@@ -2001,7 +2001,8 @@ async function checkInclusion(leaf, index, { size, root }, hashes) {
 }
 
 const logName = ({ deployment }, ended) => `shuffledp-ledger/${deployment}${ended ? `/${ended + 1}` : ""}`;
-const logKey = (roster) => fromHex(onlyParty(roster, "accountant").identity_key);
+const logKey = (roster, number) =>
+  fromHex(roster.log.ended[number]?.public_key ?? onlyParty(roster, "accountant").identity_key);
 
 /** What a kept proof shows of the present log; null if that is another one, which has ended. */
 export async function readRemembered(text, roster) {
@@ -2009,7 +2010,8 @@ export async function readRemembered(text, roster) {
   const { note, extra } = parseProof(text);
   const before = roster.log.ended.length;
   const at = roster.log.ended.findIndex((_, number) => note.text.startsWith(`${logName(roster, number)}\n`));
-  const checkpoint = await readCheckpoint(note, logName(roster, at < 0 ? before : at), logKey(roster));
+  const number = at < 0 ? before : at;
+  const checkpoint = await readCheckpoint(note, logName(roster, number), logKey(roster, number));
   if (at < 0) return { ...checkpoint, window: readWindow(extra, checkpoint.size) };
   checkEnded(checkpoint, roster.log.ended[at]);
   return null;
@@ -2022,10 +2024,11 @@ function checkEnded(checkpoint, { size, root }) {
 }
 
 /** Checks that an entry is in a log that enough witnesses signed, and that was not another one before. */
-async function checkLogged(text, roster, name, entry, remembered) {
+async function checkLogged(text, roster, number, entry, remembered) {
   const { witnesses, threshold } = roster.log;
   const { index, hashes, extra, note } = parseProof(text);
-  const checkpoint = await readCheckpoint(note, name, logKey(roster));
+  const name = logName(roster, number);
+  const checkpoint = await readCheckpoint(note, name, logKey(roster, number));
   if (checkpoint.origin !== name) unlogged("the checkpoint is of another log");
   const signed = [];
   for (const witness of witnesses) if (await hasCosigned(note, witness)) signed.push(witness.name);
@@ -2050,7 +2053,7 @@ async function checkLog({ log: text }, roster, manifest, population, remembered)
   if (text === null) unlogged("the round comes without a proof that it is in the public log");
   const documents = [textOfDocument(manifest.certificate)];
   const entry = { event: "reserved", population, round_id: manifest.round_id, documents };
-  return checkLogged(text, roster, logName(roster, roster.log.ended.length), entry, remembered);
+  return checkLogged(text, roster, roster.log.ended.length, entry, remembered);
 }
 
 /** Checks that a signed result is in a public log of the deployment; gives the present one, else null. */
@@ -2062,9 +2065,8 @@ export async function checkResultLogged(text, roster, population, frame, remembe
   const { ended } = roster.log;
   const { note } = parseProof(text);
   const at = ended.findIndex((_, number) => note.text.startsWith(`${logName(roster, number)}\n`));
-  const name = logName(roster, at < 0 ? ended.length : at);
   const entry = { event: "published", population, round_id: result.round_id, documents: [], digest: await documentDigest(frame) };
-  const log = await checkLogged(text, roster, name, entry, remembered);
+  const log = await checkLogged(text, roster, at < 0 ? ended.length : at, entry, remembered);
   if (at < 0) return log;
   checkEnded(log, ended[at]);
   return null;

@@ -79,16 +79,21 @@ class Witness(_Part, frozen=True, kw_only=True):
 
 
 class EndedLog(_Part, frozen=True, kw_only=True):
-    """The last checkpoint of a public log that has ended: number of entries, and root in hex."""
+    """The last checkpoint of a public log that has ended: number of entries, and root in hex.
+
+    `public_key` is the identity key of the accountant that signed it; left out: the present one.
+    """
 
     size: int
     root: HexKey
+    public_key: HexKey | msgspec.UnsetType = msgspec.UNSET
 
 
 class LogTerms(_Part, frozen=True, kw_only=True):
     """What devices require of the public log: the signatures of `threshold` of these witnesses.
 
-    `ended` are the deployment's earlier logs, each of which ended with the loss of its ledger.
+    `ended` are the deployment's earlier logs, each of which ended with the loss of its ledger, or
+    with an identity key of the accountant.
     """
 
     witnesses: tuple[Witness, ...]

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from shuffledp_core.documents.models import HexKey, Roster
+from shuffledp_core.documents.models import EndedLog, HexKey, Roster
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import MalformedDocumentError
 from shuffledp_core.transparency.notes import NoteKey
@@ -117,6 +117,14 @@ def log_keys_of(roster: Roster) -> tuple[NoteKey, ...]:
 
     Their order is that of `LogTerms.ended`.
     """
-    ended = len(roster.log_terms.ended) if roster.log_terms else 0
-    key = bytes.fromhex(roster.accountant.identity_key)
-    return tuple(ledger_log_key(roster.deployment, key, number) for number in range(ended + 1))
+    present = roster.accountant.identity_key
+    ended = roster.log_terms.ended if roster.log_terms else ()
+    signers = (*(_signer_of(log, present) for log in ended), present)
+    return tuple(
+        ledger_log_key(roster.deployment, bytes.fromhex(signer), number)
+        for number, signer in enumerate(signers)
+    )
+
+
+def _signer_of(log: EndedLog, present: str) -> str:
+    return log.public_key if isinstance(log.public_key, str) else present

@@ -128,7 +128,8 @@ def _ended_log(roster: Roster, checkpoint: Path) -> LogTerms:
         raise UsageError(f"the roster of {roster.deployment!r} requires no public log")
     data = read_file(checkpoint, "last checkpoint of the public log", MAX_NOTE_BYTES)
     last = parse_checkpoint(check_note(parse_note(data), log_key_of(roster)))
-    ended = EndedLog(size=last.size, root=last.root.hex())
+    signer = roster.accountant.identity_key  # later rosters may have another one
+    ended = EndedLog(size=last.size, root=last.root.hex(), public_key=signer)
     return msgspec.structs.replace(terms, ended=(*terms.ended, ended))
 
 
