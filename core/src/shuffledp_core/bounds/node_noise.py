@@ -116,7 +116,10 @@ def shift_losses(rate: Fraction, mean: int, distance: int) -> PrivacyLosses:
 
 
 def ends_mass(rate: Fraction, mean: int, distance: int) -> float:
-    """P(Z > mean - distance): what a count shows that is `distance` too large for no change."""
+    """P(Z > mean - distance): noise so large that only one of two counts can explain the result.
+
+    The counts are `distance` apart.
+    """
     return _middle(float(rate), mean) * _geometric_sum(float(rate), mean - distance + 1, mean)
 
 

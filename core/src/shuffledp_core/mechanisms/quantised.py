@@ -66,7 +66,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         return Fraction((parts // 2) * ((parts + 1) // 2), parts**2)
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """Round the value to steps at random; return the ones left of its randomised code."""
+        """Round the value at random to whole steps; return the number of ones in its noisy code."""
         steps, rest = divmod(value * self.bits, self.max_value)
         return self.code.sample(steps + int(integers.below(self.max_value) < rest), integers)
 

@@ -214,7 +214,7 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
         raise UnansweredError(f"no answer: position {position} has no record to accuse")
     check_accused(case, position, trace.accused)
     if len(trace.steps) > position - 2 or (trace.origin and not is_complete(position, trace)):
-        raise UnansweredError("no answer: the trace has steps where there is no node")
+        raise UnansweredError("no answer: the trace has steps at positions without a node")
     record = trace.accused.record
     for taken, step in enumerate(trace.steps):
         at = position - 1 - taken
@@ -293,7 +293,7 @@ def judge(case: Case, transcript: Transcript) -> tuple[ExcludedUser, ...]:
         len(passage.hops) != position - 1 for passage in transcript.passages
     ):  # 2
         raise UnansweredError(
-            "no answer: the keys of the users that are named are not traced to the accuser"
+            "no answer: the keys of the named users are not traced to the accuser"
         )
     return tuple(
         ExcludedUser(position, passage.credential, check_passage(case, passage))

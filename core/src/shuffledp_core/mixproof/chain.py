@@ -52,7 +52,7 @@ class Chain:
         """
         if transcript.position != len(self.case.headers) + 1:
             raise UnansweredError(
-                f"no answer: an accusation by position {transcript.position} does not belong here"
+                f"no answer: an accusation by position {transcript.position} is out of order"
             )
         gone = judge(self.case, transcript)
         keys = [key for user in gone for key in user.keys]
@@ -144,7 +144,8 @@ def follow(
     chain = _excluding(chain, waiting)
     if waiting:
         raise UnansweredError(
-            f"no answer: the accusation by position {waiting[0].position} fits no batch here"
+            f"no answer: the accusation by position {waiting[0].position} is of no batch in "
+            "this history"
         )
     return chain
 

@@ -216,9 +216,7 @@ class Receiver:
             or transcript.position != self.position
             or accused != self._accusation
         ):  # H7
-            raise UnansweredError(
-                "no answer: not every record that was accused is traced to a claim"
-            )
+            raise UnansweredError("no answer: not every accused record is traced to a claim")
         return self.chain.without(transcript)
 
     def erase(self) -> None:
@@ -392,9 +390,7 @@ class Hop(Receiver):
             not self.position < question.position == len(question.headers) + 1
             or question.headers[at] != own_header
         ):
-            raise UnansweredError(
-                "no answer: the question is about nothing that came from this node"
-            )
+            raise UnansweredError("no answer: the inquiry is not about this node's output")
         case = self._history_of(question)
         return case, check_trace(case, question.position, question.trace)
 
@@ -428,7 +424,9 @@ class Hop(Receiver):
         case, _ = self._check_question(question)  # T7
         origin = question.trace.origin
         if origin is None or not is_complete(question.position, question.trace):  # T7
-            raise UnansweredError("no answer: the question is for keys before a trace names a user")
+            raise UnansweredError(
+                "no answer: the inquiry asks for keys of a user whom no complete trace names"
+            )
         if origin.credential != passage.credential or len(passage.hops) != self.position - 1:
             raise RoundStateError(
                 f"the passage is another user's, or does not wait for node {self.position}"

@@ -140,7 +140,7 @@ class MixTerms:
         """
         if not verifies(self.identities[position - 1], statement, signature):
             raise UnansweredError(
-                f"no answer: what should be of position {position} is not signed by it for this "
+                f"no answer: the party at position {position} has not signed its part for this "
                 "question"
             )
 

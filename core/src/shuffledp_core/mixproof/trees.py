@@ -14,7 +14,7 @@ Path = tuple[bytes, ...]
 class Tree:
     """The tree over at least one leaf, with its paths.
 
-    A node without a partner moves up as it is.
+    A node without a partner is copied to the level above.
     """
 
     def __init__(self, leaves: Sequence[bytes]) -> None:
