@@ -71,7 +71,7 @@ class ResponseStore:
         Raises:
             RoundStateError: the file of this name is damaged; no other response is drawn in its
                 place.
-            ClientPolicyRefusal: as many responses are kept as may be.
+            ClientPolicyRefusal: the device already keeps the largest allowed number of responses.
             ConfigError: the folder cannot be used.
         """
         path = self._path(name)

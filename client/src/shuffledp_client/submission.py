@@ -230,7 +230,7 @@ def prepare_answer(
     A step of its own for experiments whose users randomise, or cheat, in their own way.
 
     Raises:
-        ValueError: the round's mechanism has no such answer.
+        ValueError: the round's mechanism does not allow this answer.
     """
     return _seal(verified, [_draw(verified, answer, random)], [member], random)[0][0]
 
