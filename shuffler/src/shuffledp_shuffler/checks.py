@@ -294,7 +294,7 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
     3. The number of users is one that the manifest allows.
     4. Every user has the same number of messages, and every node before the same number of
        dummies, less those dropped before, which are not too many.
-    5. The digest is one.
+    5. The digest is 64 digits of lower-case hex.
 
     Raises:
         AccessDenied: step 1. BadBatchError: steps 2 to 5.

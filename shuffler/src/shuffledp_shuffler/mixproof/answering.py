@@ -64,4 +64,6 @@ def _passage(hop: Hop, inquiry: Inquiry, passage: Passage) -> Passage:
     for trace in inquiry.traces:
         if trace.origin is not None and trace.origin.credential == passage.credential:
             return hop.show_passage(_question(inquiry, trace), passage, system_random)
-    raise UnansweredError("no answer: the question is for keys before a trace names a user")
+    raise UnansweredError(
+        "no answer: the inquiry asks for keys of a user whom no complete trace names"
+    )
