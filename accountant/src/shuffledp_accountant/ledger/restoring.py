@@ -219,7 +219,7 @@ def _charge(evidence: RoundCertificates) -> Charge:
 
 
 def _settle(ledger: Ledger, evidence: RoundCertificates) -> None:
-    """Settle a round that the backup holds as reserved, if its final certificate is at hand."""
+    """Settle a round that the backup holds as reserved, if its final certificate was found."""
     final, data = evidence.final, evidence.final_bytes
     if final is None or data is None:
         return

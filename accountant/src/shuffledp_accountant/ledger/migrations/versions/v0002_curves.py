@@ -1,6 +1,6 @@
 """Curves that are kept over a restart, and an index from which an account is added up.
 
-Charges stay as they are.
+Existing charges are not changed.
 """
 
 from __future__ import annotations
