@@ -82,16 +82,16 @@ def load_column(
         name: the column; None takes the only column, or the built-in's.
         users: how many to take.
         max_value: values above it are set to it.
-        draw: where there are fewer rows than users, draw all users with replacement instead of
-            refusing.
-        names: take a column whose first entry is no number as one of names, of at most max_value +
-            1 answers. Who simulates may read the list from the data; a deployment fixes it before
-            anybody answers.
-        wording: read entries as answers to this question, which has one field; none are capped.
+        draw: if there are fewer rows than users, draw all users with replacement; otherwise that is
+            an error.
+        names: if the first entry of the column is not a number, read the entries as names, of which
+            at most max_value + 1 may differ. A simulation may take the list of names from the data;
+            a deployment fixes it before anybody answers.
+        wording: read the entries as answers to this question, which has one field, without a cap.
 
     Raises:
-        UsageError: no such file or column, too few rows, more users than can be drawn, or a value
-            that is no whole number from 0 up; of names, fewer than two or too many, or one that is
+        UsageError: no such file or column, too few rows, more users than can be drawn, a value that
+            is not a whole number from 0 up, fewer than two or too many names, or a name that is
             empty or too long.
     """
     parse = _Parser(names=names, most=max_value + 1, wording=wording)
