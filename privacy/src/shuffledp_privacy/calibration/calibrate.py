@@ -169,10 +169,10 @@ def calibrate(kind: str, target: Target) -> Mechanism:
 def _least_error(kind: str, target: Target) -> Mechanism:
     """The mechanism of this kind with the least error whose certificate meets the target.
 
-    The result's parameters are rationals with a power of two below, at most 2^20 unless the
-    parameter itself is below 1/512; certified again after rounding: its certified ε is never above
-    `target.epsilon` (proposition C11). The noise is within about 1/2048 of the least that the
-    certificate allows.
+    The result's parameters are rationals whose denominator is a power of two, at most 2^20 unless
+    the parameter itself is below 1/512. The rounded parameters are certified again, so that the
+    certified ε is never above `target.epsilon` (proposition C11). The noise is
+    within about 1/2048 of the least that the certificate allows.
 
     Args:
         kind: one of `MECHANISMS`.

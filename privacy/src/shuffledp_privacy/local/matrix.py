@@ -228,7 +228,7 @@ class FiniteAnalysis(Analysis):
         return Bounds(certified, attained, None, basis)
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
-        """The certified side alone."""
+        """Only the certified ε, without the work for the attained one."""
         check_delta(delta)
         flags = _flags(self.spec)
         certified = flags.least(setting.honest, delta)

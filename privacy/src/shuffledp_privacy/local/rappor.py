@@ -62,7 +62,7 @@ class RapporPermanent:
 class RapporReport:
     """One RAPPOR report.
 
-    Reports share the memoised filter, so many of them are analysed as `RapporPermanent`, not
+    Reports share the memoised filter: several of them are analysed as `RapporPermanent`, not
     composed.
 
     Attributes:

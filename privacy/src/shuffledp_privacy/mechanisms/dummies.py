@@ -162,7 +162,7 @@ class DummyAnalysis(Analysis):
         return Bounds(certified, min(attained, certified), None, self._basis)
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
-        """The certified side alone."""
+        """Only the certified ε, without the work for the attained one."""
         ceiling = self.corrupted_bounds(setting, delta).epsilon
         return certified_epsilon(self._pair(setting).delta_above, delta, ceiling)
 

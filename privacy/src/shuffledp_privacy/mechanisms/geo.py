@@ -112,7 +112,7 @@ class GeoAnalysis(PaddedAnalysis):
         return Bounds(certified, downward(low), published, _BASIS, _FORMULA)
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
-        """The certified ε of `epsilon`, without the datasets."""
+        """Only the certified ε, without the work for the attained one."""
         check_delta(delta, pure=True)
         return worst_epsilon(noisy_sum(self.spec, setting), delta)
 

@@ -67,7 +67,7 @@ class HadamardAnalysis(Analysis):
         return epsilon_bounds(local_randomiser(self.spec), setting, delta)
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
-        """The certified side alone."""
+        """Only the certified ε, without the work for the attained one."""
         return certified_epsilon(local_randomiser(self.spec), setting, delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:

@@ -81,7 +81,7 @@ class KRRAnalysis(Analysis):
         return _bounds(certified, attained, published, words)
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
-        """The certified side alone."""
+        """Only the certified ε, without the work for the attained one."""
         law = law_of(self.spec)
         curve, _ = certified_delta(law, setting.honest)
         certified, bits = certified_epsilon(curve, delta, law.epsilon0), as_bits(self.spec, setting)

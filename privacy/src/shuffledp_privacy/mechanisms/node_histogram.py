@@ -166,7 +166,10 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
 
 
 def _least_mean(epsilon: Fraction, ends: float) -> int:
-    """The least mean for which either end of the noise shows a change with probability `ends`."""
+    """The least mean for which a change is revealed with probability `ends` or less.
+
+    The lowest and the highest value of the noise reveal it.
+    """
 
     def is_enough(mean: int) -> bool:
         return 2 * ends_mass(epsilon, mean, 1) <= ends

@@ -66,7 +66,7 @@ class OneBitAnalysis(Analysis):
         return Bounds(certified, min(attained, certified), None, _basis(item))
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
-        """The certified side alone."""
+        """Only the certified ε, without the work for the attained one."""
         check_delta(delta, pure=True)
         return one_bit_round(self.spec, setting).epsilon(delta)
 

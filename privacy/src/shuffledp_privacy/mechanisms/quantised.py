@@ -76,7 +76,7 @@ class QuantisedAnalysis(Analysis):
         return Bounds(certified, min(attained_epsilon(item, delta), certified), None, _BASIS)
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
-        """The certified ε of `epsilon`, without the datasets."""
+        """Only the certified ε, without the work for the attained one."""
         check_delta(delta, pure=True)
         return worst_epsilon(quantised_round(self.spec, setting), delta)
 

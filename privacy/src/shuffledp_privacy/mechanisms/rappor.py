@@ -83,7 +83,7 @@ class RapporHistogramAnalysis(Analysis):
         return _for_one_round(epsilon_bounds(one_report(self.spec), setting, delta))
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
-        """The certified side alone."""
+        """Only the certified ε, without the work for the attained one."""
         return certified_epsilon(one_report(self.spec), setting, delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:

@@ -89,7 +89,7 @@ class SplitMixAnalysis(Analysis):
         )
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
-        """The certified side alone."""
+        """Only the certified ε, without the work for the attained one."""
         check_delta(delta, pure=True)
         return worst_epsilon(noisy_sum(self.spec, setting), delta)
 

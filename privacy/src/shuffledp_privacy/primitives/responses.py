@@ -46,7 +46,9 @@ def blanket_for(epsilon: float | None, symbols: int) -> Fraction:
     bits = PRECISION_BITS + max(0, -math.frexp(share)[1] + 1)
     blanket = Fraction(math.ceil(share * 2.0**bits), 2**bits)
     if blanket >= 1 or bits > 62:
-        raise CannotCertify(f"no blanket of few bits keeps an epsilon of {epsilon:g}")
+        raise CannotCertify(
+            f"a local epsilon of {epsilon:g} is too small or too large for randomised response"
+        )
     return blanket
 
 

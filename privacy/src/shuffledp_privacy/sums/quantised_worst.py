@@ -131,9 +131,9 @@ def _whole(item: QuantisedRound) -> int:
 
 
 def _farther(item: QuantisedRound, delta: float, least: float) -> float:
-    """ε per unit at δ of all changes by a step or more, from the code's at each number.
+    """ε per unit at δ for all changes by a step or more, computed from the code's ε at whole steps.
 
-    `least` if that is more.
+    Returns `least` if that is larger.
     """
     most = _whole(item)
     if most < 2:
@@ -160,8 +160,8 @@ def _farther(item: QuantisedRound, delta: float, least: float) -> float:
 def _totals(item: QuantisedRound, few: int, delta: float, aim: float) -> Floats:
     """Certified total ε of the code at δ for a change by 1, .., `few` steps.
 
-    Not the least where mixtures of neighbouring numbers of steps are seen to cost no more than
-    `aim` per step.
+    Where a total of about `aim` per step is found to suffice, it is returned without searching for
+    a smaller one.
     """
     steps = np.arange(1, few + 1)
     pairs, blocks = item.of_code(few).covering_pairs(steps)
@@ -181,7 +181,7 @@ def _excess(item: QuantisedRound, per_step: float) -> float:
 
 
 def _between_steps(item: QuantisedRound, epsilon: float, least: float) -> float:
-    """δ at ε per unit of all changes by a step or more; `least` if that is more."""
+    """δ at ε per unit of all changes by a step or more, and at least `least`."""
     most = _whole(item)
     if most < 2:
         return least

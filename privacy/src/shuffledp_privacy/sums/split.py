@@ -2,9 +2,9 @@
 
 Source: Balle et al. 2020.
 
-Certified: the exact law SGDL(h/shares, φ) of the honest noise, as for sgdl-shuffle, and, where
-clamping has its cost there, the distance τ of the shuffled pieces from uniform ones of the same sum
-(docs/accounting.md, Proposition S19).
+Certified: the exact law SGDL(h/shares, φ) of the honest noise, as for sgdl-shuffle. The cost of
+clamping in sgdl-shuffle is replaced by the distance τ of the shuffled pieces from uniform ones of
+the same sum (docs/accounting.md, Proposition S19).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def mixing_security(total: float, delta: float, rounds: int) -> float:
     E is the total ε of the largest change.
 
     Raises:
-        CannotCertify: no number of pieces provides so many bits.
+        CannotCertify: no number of pieces provides this many bits.
     """
     if delta == 0:
         return float(SECURITY)  # then nothing counts but a user's own noise
