@@ -50,7 +50,8 @@ def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:
     """ln P(answer | x): shape (answers, domain), -inf where it cannot be.
 
     Raises:
-        UsageError: the mechanism's analysis has no such law, or it cannot be tabulated.
+        UsageError: the mechanism's analysis has no law of its messages, or the law cannot be
+            tabulated.
     """
     law = analysis_of(spec).log_likelihood(answers)
     if law is None:
