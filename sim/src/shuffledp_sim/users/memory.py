@@ -39,16 +39,16 @@ class Memory:
     ) -> list[int] | None:
         """The responses of some users, drawn for those who were never asked.
 
-        None: the mechanism has no such.
+        None if devices keep no responses of this mechanism.
 
         Args:
             pool: where they are drawn.
             spec: the round's mechanism.
             first: place of the first of these users; the others follow it.
-            values: what they hold now, which counts only for who was never asked.
+            values: their values now; used only for users who were never asked.
 
         Raises:
-            ClientPolicyRefusal: as many responses are kept as may be.
+            ClientPolicyRefusal: these users already keep the largest allowed number of responses.
         """
         name = spec.response_name
         if name is None:
