@@ -39,7 +39,7 @@ def lower(successes: int, trials: int, side: float) -> float:
 
 
 def interval(successes: int, trials: int, confidence: float) -> tuple[float, float]:
-    """Clopper and Pearson: each side errs with at most half of what is left."""
+    """The interval of Clopper and Pearson; each end errs with at most (1 - confidence) / 2."""
     side = (1 - confidence) / 2
     return lower(successes, trials, side), 1.0 - lower(trials - successes, trials, side)
 

@@ -45,7 +45,7 @@ def chance(
 
 
 def guess(rounds: tuple[dict[str, Any], ...], victim: str, knowledge: dict[str, Any]) -> int:
-    """Multiply over rounds given the crowd's law, then add up over the laws."""
+    """The value with the largest posterior; all laws of the crowd are equally likely."""
     prior, truth = knowledge["prior"], knowledge["truth"]
     values = range(len(prior))
     scores = []

@@ -1,6 +1,6 @@
 """The three mechanisms of the lab: their laws in rationals, from the handout's definitions.
 
-The samplers of the product are not used: the tests hold the two against each other.
+shuffledp's samplers are not used: the tests hold the two against each other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches for lab 3: sealed boxes by the product's own suite, arranged as a check needs them.
+"""Batches for lab 3: sealed boxes by shuffledp's own suite, arranged as a check needs them.
 
 Pure.
 """
@@ -24,7 +24,7 @@ OVERHEAD: Final = suite_named(SUITE).overhead
 
 
 PLAIN_BYTES: Final = 17
-"""Of a message in the rounds of step D; a test compares it with the product's."""
+"""Of a message in the rounds of step D; a test compares it with shuffledp's."""
 
 
 @dataclass(frozen=True)

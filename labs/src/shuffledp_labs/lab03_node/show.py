@@ -35,7 +35,7 @@ _DOES: Final = {
 
 
 def show(showing: ShowRun) -> Path:
-    """Plays an honest round and three tampered ones, and draws what came of them."""
+    """Plays an honest round and three tampered ones, and draws their outcomes."""
     showing.progress("a round with your node as node 2; nodes 1 and 3 write down what they see")
     joined = play_join(showing.work)
     showing.progress(

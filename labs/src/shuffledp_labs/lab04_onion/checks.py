@@ -129,7 +129,10 @@ def _link(attempt: CheckAttempt, seen: AdversaryView) -> int:
 
 
 def sleeper_is_named(attempt: CheckAttempt) -> str:
-    """C-slept: which of the nodes without a log kept the order, if any did."""
+    """Step C-slept: the program must name the node that did not shuffle, among those without a log.
+
+    In some rounds all nodes shuffle, and it must name none.
+    """
     from shuffledp_adversary.in_process import Conduct
 
     draws = attempt.draws

@@ -86,7 +86,7 @@ def seen_by(played: PlayedRound, corrupt: Collection[int]) -> AdversaryView:
 
 
 def plain_logs(logs: Mapping[int, CorruptLog], messages: int) -> PlainLogs:
-    """Logs of the product's own kind as plain data."""
+    """Logs of shuffledp's own kind as plain data."""
     return {
         position: {
             "permutation": log.permutation.tolist(),

@@ -1,6 +1,6 @@
 """The checks of lab 6.
 
-Guesses are judged in rationals, over every board; plans and policies by the product itself.
+Guesses are judged in rationals, over every board; plans and policies by shuffledp itself.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _format_prior(flood: Flood) -> str:
 
 
 def check_colluding(attempt: CheckAttempt) -> str:
-    """C: the largest number of colluding users under the product's certificates, in few queries."""
+    """C: the largest number of colluding users under shuffledp's certificates, in few queries."""
     cases = attempt.draws.permute([_histogram, _histogram, _sum, _hopeless, _exact])
     summaries = []
     for number, case in enumerate(cases, 1):

@@ -214,7 +214,7 @@ def check_innocent(attempt: CheckAttempt) -> str:
 
 
 def check_verdict(attempt: CheckAttempt) -> str:
-    """E-verdict: what a party of a verified round says of what it is given, as the product does."""
+    """E-verdict: what a party of a verified round says of what it is given, as shuffledp does."""
     cases = draw_hop_inputs(attempt.draws)
     for case in attempt.draws.permute(cases):
         verdict = attempt.program.call("verdict", case.as_student_data)

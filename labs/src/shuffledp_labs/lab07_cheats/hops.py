@@ -71,7 +71,7 @@ class HopInput:
 
     @property
     def due(self) -> int | None:
-        """The product's verdict: None to continue, 0 to name no one, else the named node."""
+        """The verdict of shuffledp: None to continue, 0 to name no one, else the named node."""
         try:
             listed = check_list(self.terms, self.claims, self.enrolled, self.list_signature)
             check_batch(follow(self.terms, listed, self.headers, ()), self.records)

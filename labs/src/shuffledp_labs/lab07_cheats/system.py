@@ -67,7 +67,7 @@ def batch_of(batch: Any) -> list[bytes]:
 
 
 def noticed_by(seen: Observation) -> str:
-    """Describe who noticed, and with which of the product's errors."""
+    """Describe who noticed, and with which of shuffledp's errors."""
     if seen.stopped_by is not None:
         return f"{seen.stopped_by}, with {seen.error}"
     if not seen.users:

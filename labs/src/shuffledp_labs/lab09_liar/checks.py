@@ -46,7 +46,7 @@ STRONG_RUNS = 16
 """Audits of one law of which the mean is compared: it varies by 2%."""
 
 STRENGTH = 0.9
-"""Part of the product's mean bound that is asked for."""
+"""The share of the mean bound of shuffledp's audit that is required."""
 
 MOST = 100
 """Nats: what no audit of a million trials can show."""
@@ -115,7 +115,7 @@ def _is_probability(end: object) -> bool:
 
 
 def check_strong(attempt: CheckAttempt) -> str:
-    """C: the mean bound reaches nine tenths of the product's, on the same samples."""
+    """C: the mean bound reaches nine tenths of that of shuffledp's audit, on the same samples."""
     draws, sampler = attempt.draws, Sampler(attempt.draws.child("samples"))
     low = draws.fraction(_hundredths(8), _hundredths(12), 100)
     lopsided_pair = one_sided(low, 3 * low)
@@ -133,12 +133,12 @@ def check_strong(attempt: CheckAttempt) -> str:
         if not share >= STRENGTH:
             raise CheckFailure(
                 f"on {name} ({trials:,} outcomes each, {len(pair.first)} possible, delta = "
-                f"{float(pair.delta):g}) your bound is on average {share:.2f} of the product's, "
-                f"at least {STRENGTH} is asked for; look at both directions and at events of "
-                "several outcomes, see step C"
+                f"{float(pair.delta):g}) your bound is on average {share:.2f} of that of "
+                f"shuffledp's audit, and must be at least {STRENGTH}; look at both directions and "
+                "at events of several outcomes, see step C"
             )
         shares.append(f"{share:.2f}")
-    return f"on average {', '.join(shares)} of the product's bound"
+    return f"on average {', '.join(shares)} of the bound of shuffledp's audit"
 
 
 def _share(attempt: CheckAttempt, sampler: Sampler, pair: AuditedPair, trials: int) -> float:
@@ -303,7 +303,7 @@ CHECKS = (
     Check(
         "C-strong",
         12,
-        "audit is nearly as strong as the product's",
+        "audit is nearly as strong as shuffledp's",
         check_strong,
         chance=1e-9,
         seconds=300.0,

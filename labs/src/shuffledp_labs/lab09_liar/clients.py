@@ -1,4 +1,4 @@
-"""Sealed clients behind one function: the product's samplers, some of them faulty."""
+"""Sealed clients behind one function: shuffledp's samplers, some of them faulty."""
 
 from __future__ import annotations
 

@@ -121,8 +121,8 @@ class SealedAccountant:
         names = tuple(name for name in arguments if isinstance(name, str))
         if len(names) != count or len(arguments) != count:
             raise CheckFailure(
-                f"judge called a function of {count} round ids with {arguments!r:.80} (README, "
-                "step D)"
+                f"judge called a function that takes {count} round ids with {arguments!r:.80} "
+                "(README, step D)"
             )
         return names
 
