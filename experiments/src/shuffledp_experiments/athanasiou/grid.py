@@ -76,7 +76,7 @@ def metres(
 def _cells(law: ErrorLaw) -> tuple[Floats, Floats]:
     """The law of |error| in cells of equal probability at most, each at its mean.
 
-    Empty ones left out.
+    Cells without probability are left out.
     """
     size = np.abs(law.errors)
     order = np.argsort(size, kind="stable")

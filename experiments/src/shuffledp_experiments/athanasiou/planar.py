@@ -75,7 +75,7 @@ def axis_law(
 ) -> ErrorLaw | None:
     """Law of the error of one axis' sum as the paper runs a mechanism for (ε, δ) of the plane.
 
-    None without a plan.
+    None if no parameters satisfy the paper's condition.
     """
     run = grid.axis(epsilon)
     if name == LOCAL:
@@ -148,9 +148,9 @@ def certified_law(
 def guarantee(
     name: str, grid: SquareGrid, epsilon: float, delta: float, users: int
 ) -> tuple[PaperClaim, list[Row]] | None:
-    """The ε of one axis, as the paper states it, against both sides of the truth.
+    """The ε of one axis as the paper states it, compared with the certified and the attained ε.
 
-    None without a plan.
+    None if no parameters satisfy the paper's condition.
     """
     run = grid.axis(epsilon)
     spec = printed_spec(name, run, delta / 2, users, grid.squares)

@@ -54,8 +54,8 @@ def feldman_form_unsquared(group: Group, epsilon: float) -> float:
 
 
 def koskela_two_symbols(group: Group, epsilon: float) -> float:
-    """δ against the weak adversary of Koskela et al. 2021, for k = 2: the nearest that was found.
+    """δ against the weak adversary of Koskela et al. 2021, the formula closest to the tables.
 
-    Sound for k = 2.
+    It is computed for k = 2 and valid only there.
     """
     return weak_adversary_delta(Group(group.users, 2, group.epsilon0).spec(), group.users, epsilon)
