@@ -62,7 +62,7 @@ def _commands(group: Any, context: typer.Context) -> Iterator[typer.Context]:
 
 def _mark_options(words: str) -> str:
     """The text with options as code: `--view` would otherwise be typeset with an en dash."""
-    return re.sub(r"`[^`]*`|--[a-z][a-z0-9-]*", lambda found: f"`{found[0].strip('`')}`", words)
+    return re.sub(r"`[^`]*`|--[a-z][a-z0-9-]*", lambda match: f"`{match[0].strip('`')}`", words)
 
 
 def _describe(command: Any, context: typer.Context) -> Iterator[str]:

@@ -78,8 +78,10 @@ def words(hint: object) -> str:
     if set(MECHANISMS.values()) <= set(get_args(hint)):
         return "one of the [mechanisms](#mechanisms)"
     if get_origin(hint) in {Union, UnionType, Literal}:
-        options = [one for one in get_args(hint) if one is not msgspec.UnsetType]
-        return " or ".join(f"`{one}`" if isinstance(one, str) else words(one) for one in options)
+        options = [option for option in get_args(hint) if option is not msgspec.UnsetType]
+        return " or ".join(
+            f"`{option}`" if isinstance(option, str) else words(option) for option in options
+        )
     if inspect.isclass(hint) and issubclass(hint, Enum):
         return " or ".join(f"`{member.value}`" for member in hint)
     if _is_model(hint):

@@ -52,7 +52,7 @@ def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
     The anchors of docs/references.md are plain HTML, as forges want them; here they become targets
     that Sphinx checks, so that a citation of a source that is not listed fails the build.
     """
-    text = _PLACE.sub(lambda found: MAKERS[found[1]](), source[0])
+    text = _PLACE.sub(lambda match: MAKERS[match[1]](), source[0])
     source[0] = _SOURCE.sub(r"](#\1)", _ANCHOR.sub(r"(\1)=\n", text))
 
 
