@@ -198,7 +198,7 @@ async def test_bytes_that_were_damaged_on_their_way_name_nobody(
     first, *others = history.claims
     for index in (0, 7, 8, 71):  # expiry in 8 bytes, then the enrolment's signature in 64
         damaged = bytes([*first[:index], first[index] ^ 1, *first[index + 1 :]])
-        assert "is not signed by it for this question" in refused(
+        assert "has not signed its part for this question" in refused(
             UnansweredError, claims=(damaged, *others)
         )
     too_many = f"analyst signed a history of {2 * USERS} claims"
