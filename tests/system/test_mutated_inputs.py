@@ -72,9 +72,10 @@ from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_ops.keys.pki import write_client
 from shuffledp_proto.v1 import accountant_pb2, analyst_pb2, batch_pb2, node_pb2
 from shuffledp_shuffler.checks import (
+    Terms,
     check_batch,
     check_certificate,
-    check_claim,
+    check_claims,
     check_header,
     check_manifest,
 )
@@ -292,6 +293,13 @@ def _credential(world: World, terms: Any, body: bytes) -> None:
         )
     )
     typed(lambda: check_claim(terms, world.roster, credential, sent.claim))
+
+
+def check_claim(terms: Terms, roster: Roster, credential: Signed, claim: Signed) -> None:
+    """Raise what an entry node refuses this claim with."""
+    (outcome,) = check_claims(terms, roster, [(credential, claim)])
+    if isinstance(outcome, Exception):
+        raise outcome
 
 
 def with_certificate(world: World, certificate: Signed) -> Signed:

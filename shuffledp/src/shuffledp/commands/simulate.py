@@ -217,7 +217,5 @@ def _quantiles(
     for found in distribution.quantiles():
         truth = int(np.searchsorted(sums, found.share * answer.users))
         places = (found.bin, found.low, found.high, truth)
-        value, low, high, true = (
-            escape(names[place]) if names else str(place) for place in places
-        )
+        value, low, high, true = (escape(names[place]) if names else str(place) for place in places)
         yield f"{found.share:.0%} quantile", value, f"95% in {low} .. {high}; truth {true}"
