@@ -141,16 +141,16 @@ def calibrated(plan: RoundPlan) -> Mechanism:
         symbols=plan.size if histogram else None,
         most_users=plan.max_reports,
         epsilon_local=None if plan.epsilon_local is UNSET else plan.epsilon_local,
-        columns=_columns(plan) if histogram else None,
+        columns=_columns(plan),
     )
     return calibrate(plan.mechanism, target).about(plan.question)
 
 
 def _columns(plan: RoundPlan) -> tuple[int, ...] | None:
-    """Symbols of each axis of a question in words; None without words."""
-    if plan.wording is UNSET:
+    """Symbols of each axis of a question in words, for a mechanism that counts each by itself."""
+    if plan.wording is UNSET or not MECHANISMS[plan.mechanism].counts_columns:
         return None
-    return tuple(axis.symbols.size for axis in plan.wording.axes)
+    return plan.wording.shape
 
 
 def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:

@@ -149,8 +149,15 @@ def table_of(
     """The cross table of a histogram; None for a question of one field, or no known margins."""
     if wording is None or len(wording.axes) < 2 or wording.size != len(estimate.values):
         return None
+    if mechanism.counts_columns or mechanism.for_ranges:
+        return None
     fitted = fit_table(mechanism, estimate, wording.shape, present, has_others=bool(wording.others))
     return None if fitted is None else CrossTable(wording, fitted, truth)
+
+
+def names_of(mechanism: Mechanism, wording: QuestionWording) -> tuple[str, ...]:
+    """Names of the numbers of a histogram's estimate, in the words of its question."""
+    return wording.cell_names() if mechanism.counts_columns else wording.names()
 
 
 def present_messages(reports: float, nodes: int) -> Present:

@@ -103,6 +103,7 @@ def simulate(
     from shuffledp.question_files import ask
     from shuffledp.records import load_answers
     from shuffledp.simulation import simulate as simulate_round
+    from shuffledp_core.mechanisms import MECHANISMS
     from shuffledp_core.questions import MECHANISM
     from shuffledp_privacy.bounds import Setting
 
@@ -119,8 +120,14 @@ def simulate(
     max_value = max_value if wording is None else wording.size - 1
     data_column = load_answers(data, column, wording, users=users, max_value=max_value)
     with working(f"calibrating {mechanism}"):
+        by_axis = wording is not None and MECHANISMS[mechanism].counts_columns
         plan = calibrate(
-            mechanism, epsilon=epsilon, delta=delta, setting=group, max_value=max_value
+            mechanism,
+            epsilon=epsilon,
+            delta=delta,
+            setting=group,
+            max_value=None if by_axis else max_value,
+            columns=wording.shape if wording is not None and by_axis else None,
         )
         bounds = guarantee_of(plan)
     with working("simulating"):
@@ -156,20 +163,25 @@ def _crosstab(answer: Answer, wording: QuestionWording) -> CrossTable | None:
 
 
 def _question_entries(answer: Answer, wording: QuestionWording) -> dict[str, Any]:
+    from shuffledp.crosstab import names_of
+
     crosstab = _crosstab(answer, wording)
     table = {} if crosstab is None else {"table": crosstab.to_dict()}
-    return {"question": wording.id, "labels": list(wording.names()), **table}
+    return {"question": wording.id, "labels": list(names_of(answer.spec, wording)), **table}
 
 
 def _render(
     answer: Answer, wording: QuestionWording | None, capped: int
 ) -> Iterator[RenderableType]:
     """The answer as a cross table with its remarks, if the question has several fields."""
+    from shuffledp.crosstab import names_of
     from shuffledp.crosstab_page import remarks, text_table
 
     crosstab = None if wording is None else _crosstab(answer, wording)
     if crosstab is None:
-        names = () if wording is None or answer.quantity == "sum" else wording.names()
+        names = (
+            () if wording is None or answer.quantity == "sum" else names_of(answer.spec, wording)
+        )
         yield _table(answer, capped, names)
         return
     title = f"[bold]{answer.spec.kind}[/bold]: table over {answer.users:,} users"
