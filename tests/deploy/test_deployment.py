@@ -126,9 +126,9 @@ def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> Non
             ["docker", "network", "inspect", *run(["docker", "network", "ls", "-q", *mine]).split()]
         )
     )
-    assert len(networks) == 15
+    assert len(networks) == 17
     outside = {one["Name"]: one["Options"] for one in networks if not one["Internal"]}
-    doors = {f"{deployment.project}_{name}" for name in ("devices", "gateway", "console")}
+    doors = {f"{deployment.project}_{name}" for name in ("devices", "gateway", "console", "pages")}
     assert set(outside) == {f"{deployment.project}_dashboards", *doors}
     assert {outside[name]["com.docker.network.bridge.enable_ip_masquerade"] for name in doors} == {
         "false"
