@@ -176,7 +176,7 @@ class LogAudit:
         if position >= len(entry.documents):
             raise self._contradiction(f"round {entry.round_id} has no {stage} certificate")
         signed = Signed.from_bytes(entry.documents[position].encode())
-        certificate = self._verified(signed)
+        certificate = self._verify_certificate(signed)
         shown = (certificate.deployment, certificate.stage)
         about = (certificate.round_id, certificate.population)
         if shown != (self.roster.deployment, stage) or about != (entry.round_id, entry.population):
@@ -185,7 +185,7 @@ class LogAudit:
             )
         return certificate
 
-    def _verified(self, signed: Signed) -> Certificate:
+    def _verify_certificate(self, signed: Signed) -> Certificate:
         """A certificate that the accountant signed, with its present key or an earlier log's."""
         keys = {key.public_key for key in log_keys_of(self.roster)}
         keys.discard(present := bytes.fromhex(self.roster.accountant.identity_key))

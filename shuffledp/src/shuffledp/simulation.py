@@ -68,8 +68,9 @@ class Answer:
 
     @property
     def distribution(self) -> BinDistribution | None:
-        """Quantiles and ranges of bins with intervals; None for mechanisms that know no error of
-        them, or another estimator than the inverted one.
+        """Quantiles and ranges of bins with intervals, or None.
+
+        None for mechanisms that know no error of them, or another estimator than the inverted one.
         """
         if self.estimator is not Estimator.INVERTED:
             return None
@@ -144,7 +145,7 @@ class Answer:
             "mean": np.asarray(self.mean).tolist(),
             "true_value": np.asarray(self.true_total).tolist(),
             "seed": self.seed,
-            **({"quantiles": [found._asdict() for found in quantiles]} if quantiles else {}),
+            **({"quantiles": [quantile._asdict() for quantile in quantiles]} if quantiles else {}),
         }
 
     def to_pandas(self) -> Any:

@@ -288,13 +288,13 @@ def _without(board: NDArray[np.int64], lies: NDArray[np.int64]) -> NDArray[np.in
 def findings_of(played: PoisonedRound, confidence: float) -> Sequence[Finding]:
     """Findings on one round: against the stated bound, and against what the values are worth."""
     scenario = f"{played.liars} liars, {played.mechanism}"
-    moved = _rounded(played.moved)
+    moved = _nine_digits(played.moved)
     reached = 100 * played.moved / played.bound
     return (
         Finding(
             f"{scenario}: their lies against the opposite ones",
             "is how far they moved the answer",
-            ClaimedLimit("bound printed with the result", _rounded(played.bound)),
+            ClaimedLimit("bound printed with the result", _nine_digits(played.bound)),
             moved,
             moved,
             moved,
@@ -317,7 +317,7 @@ def findings_of(played: PoisonedRound, confidence: float) -> Sequence[Finding]:
     )
 
 
-def _rounded(value: float) -> float:
+def _nine_digits(value: float) -> float:
     """To nine significant digits: the estimator works with floats, the bound is exact."""
     return float(f"{value:.9g}")
 

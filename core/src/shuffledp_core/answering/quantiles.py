@@ -93,7 +93,7 @@ class BinDistribution:
         return np.clip(isotonic(self.sums), 0.0, self.reports)
 
     def band(self, ends: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """95% intervals of the number of users in the first so many bins: lows and highs."""
+        """95% intervals of the number of users up to each bin: lows and highs."""
         sums = np.concatenate([[0.0], self.sums])[ends]
         widths = query_widths(self.spec, self.tree, self.tree.prefix_queries(ends), self.present)
         lows = np.clip(sums - widths, 0.0, self.reports)
@@ -101,7 +101,7 @@ class BinDistribution:
         return lows, highs
 
     def largest_shift(self, liars: int) -> float:
-        """Most that so many reports move the number of users up to any bin.
+        """Most that this number of reports moves the number of users up to any bin.
 
         Compared with any other messages of theirs; reached by reports whose messages are all alike.
         """
@@ -122,10 +122,10 @@ class BinDistribution:
             raise UsageError(f"a quantile must be from 0 to 1, not {share}")
         rank = share * self.reports
         last = self.tree.bins - 1
-        found = min(int(np.searchsorted(self.rising_sums, rank - 1e-9 * self.reports)), last)
+        nearest = min(int(np.searchsorted(self.rising_sums, rank - 1e-9 * self.reports)), last)
         low = self._first_bin_that_may_reach(rank)
         high = self._last_bin_that_may_be_needed(rank)
-        return QuantileEstimate(share, found, min(low, found), max(high, found))
+        return QuantileEstimate(share, nearest, min(low, nearest), max(high, nearest))
 
     def quantiles(self, shares: Sequence[float] = QUANTILES) -> list[QuantileEstimate]:
         """The quantiles of these shares."""

@@ -179,7 +179,7 @@ def _units(places: list[int], size: int) -> Floats:
 
 
 def query_errors(spec: ColumnsSpec, tree: BinTree, queries: Floats, nodes: int) -> Floats:
-    """Standard errors of queries under the noise of so many nodes, shape (queries,)."""
+    """Standard errors of queries under the noise of this number of nodes, shape (queries,)."""
     deviation = spec.count_deviation * nodes**0.5
     parts = [
         np.sqrt((tree.coefficients(queries[start : start + _ROWS]) ** 2).sum(axis=1))
@@ -227,14 +227,14 @@ def _kinds_of(tree: BinTree, queries: Floats) -> tuple[Floats, NDArray[np.int64]
 
     The sign of a weight does not matter to symmetric noise.
     """
-    found = []
+    laws = []
     for start in range(0, len(queries), _ROWS):
         rows = np.abs(np.round(tree.coefficients(queries[start : start + _ROWS]), _DIGITS))
-        found += [np.unique(row, return_counts=True) for row in rows]
-    kinds = max(values.size for values, _ in found)
-    weights = np.zeros((len(found), kinds))
-    numbers = np.zeros((len(found), kinds), dtype=np.int64)
-    for row, (values, counts) in enumerate(found):
+        laws += [np.unique(row, return_counts=True) for row in rows]
+    kinds = max(values.size for values, _ in laws)
+    weights = np.zeros((len(laws), kinds))
+    numbers = np.zeros((len(laws), kinds), dtype=np.int64)
+    for row, (values, counts) in enumerate(laws):
         weights[row, : values.size] = values
         numbers[row, : counts.size] = counts
     return weights, numbers

@@ -165,7 +165,7 @@ class ColumnsSpec(HistogramSpec, frozen=True, kw_only=True):
             likely *= max(0.0, room)
         return likely
 
-    def observed(self, counts: Counts, nodes: int) -> list[NDArray[np.float64]]:
+    def counts_less_dummies(self, counts: Counts, nodes: int) -> list[NDArray[np.float64]]:
         """The counts of each column's cells, less the dummies that are expected in them."""
         import numpy as np
 

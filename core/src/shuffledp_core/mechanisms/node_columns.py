@@ -70,7 +70,7 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
     @property
     def strides(self) -> tuple[int, ...]:
         """By how much the value grows with the cell of each column."""
-        return tuple(math.prod(self.columns[place + 1 :]) for place in range(len(self.columns)))
+        return tuple(math.prod(self.columns[column + 1 :]) for column in range(len(self.columns)))
 
     def value_of(self, cells: Sequence[int]) -> int:
         """The value that stands for these cells, one of each column.
@@ -88,7 +88,7 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
 
     def split(self, numbers: Sequence[float]) -> list[list[float]]:
         """The numbers of each column, from those of all cells such as an estimate's values."""
-        starts = [sum(self.columns[:place]) for place in range(len(self.columns))]
+        starts = [sum(self.columns[:column]) for column in range(len(self.columns))]
         return [
             list(numbers[start : start + size])
             for start, size in zip(starts, self.columns, strict=True)
@@ -125,15 +125,15 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
         cells = self.cells_of(values)
         return np.concatenate(
             [
-                np.bincount(cells[:, place], minlength=size)
-                for place, size in enumerate(self.columns)
+                np.bincount(cells[:, column], minlength=size)
+                for column, size in enumerate(self.columns)
             ]
         ).astype(np.int64)
 
     @property
     def node_noise(self) -> float:
         """Standard deviation of one node's dummies in a count, in the column with the most."""
-        return max(self._noise(place, nodes=1).deviation for place in range(len(self.columns)))
+        return max(self._noise(column, nodes=1).deviation for column in range(len(self.columns)))
 
     def largest_shift(self, liars: int) -> Fraction:
         """All messages in one cell, or in none of its column."""
@@ -149,8 +149,8 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
         errors = []
         lows = []
         highs = []
-        for place, observed in enumerate(self.observed(counts, present.nodes)):
-            noise = self._noise(place, present.nodes)
+        for column, observed in enumerate(self.counts_less_dummies(counts, present.nodes)):
+            noise = self._noise(column, present.nodes)
             values += (observed - noise.mean).tolist()
             errors += [noise.deviation] * observed.size
             lows += np.clip(observed - noise.most, 0.0, reports).tolist()
@@ -163,11 +163,11 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
             highs=tuple(highs),
         )
 
-    def _noise(self, place: int, nodes: int) -> NodeNoise:
+    def _noise(self, column: int, nodes: int) -> NodeNoise:
         """The noise of `nodes` nodes together in one count of a column."""
         from shuffledp_core.bounds.node_noise import conditional_law, noise_of_nodes
 
         law = conditional_law(
-            self.noise_epsilon, self.mean, self.columns[place], self.column_dummies[place]
+            self.noise_epsilon, self.mean, self.columns[column], self.column_dummies[column]
         )
         return noise_of_nodes(((1, law),), nodes)

@@ -98,7 +98,7 @@ class NodeTree(ColumnsSpec, frozen=True, kw_only=True, tag="node-tree"):
 
         tree = self.tree
         reports = float(present.reports)
-        values = tree.consistent_bins(self.observed(counts, present.nodes), reports)
+        values = tree.consistent_bins(self.counts_less_dummies(counts, present.nodes), reports)
         errors = self.count_deviation * present.nodes**0.5 * tree.bin_spreads
         widths = bin_widths(self, tree, present.nodes)[tree.bin_kinds] + present.lost
         return Estimate(

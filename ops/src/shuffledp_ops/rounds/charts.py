@@ -71,7 +71,7 @@ def interval(span: Span, title: str) -> str:
 
 
 @dataclass(frozen=True)
-class Curve:
+class DistributionCurve:
     """A distribution function over bins; all but the labels have one entry for each point.
 
     `ends` are the numbers of bins up to each point, rising, the last one that of all bins.
@@ -86,12 +86,12 @@ class Curve:
     truths: Sequence[float] | None = None
 
 
-def distribution(curve: Curve, title: str) -> str:
+def distribution(curve: DistributionCurve, title: str) -> str:
     """A distribution function with its band, and true shares as a line; for both widths."""
     return _both(lambda width, height: (height, _distribution_parts(curve, width, height)), title)
 
 
-def _distribution_parts(curve: Curve, width: float, height: float) -> Iterator[str]:
+def _distribution_parts(curve: DistributionCurve, width: float, height: float) -> Iterator[str]:
     bins = len(curve.labels)
     left = 14 + _LETTER * len("100%")
     frame = _Frame(left, _TOP, width - _RIGHT, height - _FOOT, 0.0, 1.0)

@@ -172,10 +172,12 @@ def _quantile_table(report: RoundReport) -> Table:
         headings.append("true [dim](simulation only)[/dim]")
     for heading in headings:
         table.add_column(heading, justify="right")
-    for found in report.quantiles:
-        names = [escape(report.label(symbol)) for symbol in (found.bin, found.low, found.high)]
-        row = [f"{found.share:.0%}", names[0], f"{names[1]} .. {names[2]}"]
-        true = report.true_quantile(found.share)
+    for quantile in report.quantiles:
+        names = [
+            escape(report.label(symbol)) for symbol in (quantile.bin, quantile.low, quantile.high)
+        ]
+        row = [f"{quantile.share:.0%}", names[0], f"{names[1]} .. {names[2]}"]
+        true = report.true_quantile(quantile.share)
         if true is not None:
             row.append(escape(report.label(true)))
         table.add_row(*row)

@@ -18,7 +18,7 @@ POINTS: Final = 96
 
 def in_a_sentence(report: RoundReport) -> str:
     """The median with its interval, as HTML."""
-    median = next(found for found in report.quantiles if found.share == 0.5)
+    median = next(quantile for quantile in report.quantiles if quantile.share == 0.5)
     names = [as_html(report.label(symbol)) for symbol in (median.bin, median.low, median.high)]
     return f"Median: <strong>{names[0]}</strong> (95% interval {names[1]} to {names[2]})."
 
@@ -32,7 +32,7 @@ def chart(report: RoundReport, distribution: BinDistribution) -> str:
     truths = None
     if report.truth is not None:
         truths = tuple((np.cumsum(report.truth)[ends - 1] / report.truth.sum()).tolist())
-    curve = charts.Curve(
+    curve = charts.DistributionCurve(
         [report.label(symbol) for symbol in range(bins)],
         tuple(ends.tolist()),
         tuple((distribution.rising_sums[ends - 1] / people).tolist()),
@@ -54,13 +54,13 @@ def table(report: RoundReport) -> Iterator[str]:
         headings.append("true")
     cells = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
     yield f'<table class="numbers quantiles"><thead><tr>{cells}</tr></thead><tbody>'
-    for found in report.quantiles:
+    for quantile in report.quantiles:
         name, low, high = (
-            as_html(report.label(symbol)) for symbol in (found.bin, found.low, found.high)
+            as_html(report.label(symbol)) for symbol in (quantile.bin, quantile.low, quantile.high)
         )
         data = f"<td>{name}</td><td>{low} to {high}</td>"
-        true = report.true_quantile(found.share)
+        true = report.true_quantile(quantile.share)
         if true is not None:
             data += f"<td>{as_html(report.label(true))}</td>"
-        yield f'<tr><th scope="row">{found.share:.0%}</th>{data}</tr>'
+        yield f'<tr><th scope="row">{quantile.share:.0%}</th>{data}</tr>'
     yield "</tbody></table>"

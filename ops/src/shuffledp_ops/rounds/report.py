@@ -269,16 +269,6 @@ class RoundReport:
         """The δ of `epsilon_here`."""
         return self.final.corrupted.delta if self.all_corrupt else self.final.delta
 
-    def _quantiles(self) -> list[dict[str, Any]]:
-        return [
-            {
-                **found._asdict(),
-                "names": [self.label(symbol) for symbol in (found.bin, found.low, found.high)],
-                "true_bin": self.true_quantile(found.share),
-            }
-            for found in self.quantiles
-        ]
-
     def to_dict(self) -> dict[str, Any]:
         """The object of `shuffledp demo --format json`.
 
@@ -305,7 +295,7 @@ class RoundReport:
             "estimate": shape(answer.values),
             "standard_error": shape(answer.standard_errors),
             "interval_95": [shape(answer.lows), shape(answer.highs)],
-            **({"quantiles": self._quantiles()} if self.quantiles else {}),
+            **({"quantiles": _quantiles_of(self)} if self.quantiles else {}),
             "mean": answer.mean,
             "mean_standard_error": answer.mean_standard_error,
             "largest_shift_by_one_liar": self.largest_shift(1),
@@ -340,3 +330,14 @@ class RoundReport:
 def show(value: float | None) -> str:
     """Formats a bound for people; None is "no finite bound"."""
     return "no finite bound" if value is None else f"{value:.4g}"
+
+
+def _quantiles_of(report: RoundReport) -> list[dict[str, Any]]:
+    return [
+        {
+            **quantile._asdict(),
+            "names": [report.label(at) for at in (quantile.bin, quantile.low, quantile.high)],
+            "true_bin": report.true_quantile(quantile.share),
+        }
+        for quantile in report.quantiles
+    ]

@@ -226,8 +226,8 @@ def _quantiles(
     from rich.markup import escape
 
     sums = np.cumsum(answer.true_total)
-    for found in distribution.quantiles():
-        truth = int(np.searchsorted(sums, found.share * answer.users))
-        places = (found.bin, found.low, found.high, truth)
+    for quantile in distribution.quantiles():
+        truth = int(np.searchsorted(sums, quantile.share * answer.users))
+        places = (quantile.bin, quantile.low, quantile.high, truth)
         value, low, high, true = (escape(names[place]) if names else str(place) for place in places)
-        yield f"{found.share:.0%} quantile", value, f"95% in {low} .. {high}; truth {true}"
+        yield f"{quantile.share:.0%} quantile", value, f"95% in {low} .. {high}; truth {true}"
