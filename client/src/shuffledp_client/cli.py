@@ -6,8 +6,10 @@ Exit codes: 2 for usage and configuration, 3 for a refusal by the user's policy,
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +26,7 @@ from shuffledp_client.outcomes import describe_question
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
+from shuffledp_core.documents.wording import FieldValue
 from shuffledp_core.errors import OutputError, ShuffleDPError, UsageError
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.config import load_config
@@ -74,13 +77,20 @@ def submit(
     ] = None,
     round_id: RoundOption = None,
     *,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of a value: a JSON file with your data by field, from which the signed "
+            "question finds the answer."
+        ),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the result and verify it.")
     ] = False,
 ) -> None:
     """Verify a round (default: the one that is open now), randomise, encrypt and submit."""
     device = _device(config)
-    answer = _read_answer(value)
+    answer = _read_answer(value) if record is None else read_record(record, value)
 
     async def submit_and_report() -> None:
         verified, chosen = None, round_id
@@ -89,7 +99,7 @@ def submit(
             chosen = verified.round_id
             if answer is None or verified.certificate.question_wording is not None:
                 _show_question(verified)
-        value_sent: str | int = 0 if answer is None else answer
+        value_sent: str | int | Mapping[str, FieldValue] = 0 if answer is None else answer
         is_new = verified is not None and device.store.find(verified.round_id) is None
         if answer is None and is_new:
             value_sent = _prompt_answer()
@@ -264,6 +274,29 @@ def _device(config: Path) -> DeviceSteps:
 def _read_answer(text: str | None) -> str | None:
     """The answer of the command line or standard input; None asks for it once it is known what."""
     return sys.stdin.readline().strip() if text == "-" else text
+
+
+def read_record(file: Path, value: str | None = None) -> dict[str, FieldValue]:
+    """The record in a JSON file.
+
+    Raises:
+        UsageError: it is no object of texts, numbers, true, false and null, or a value is given,
+            too. The message does not repeat what it holds.
+        ConfigError: it cannot be read.
+    """
+    if value is not None:
+        raise UsageError("--value and --record both answer: leave one out")
+    try:
+        record = json.loads(read_file(file, "record"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the record {file} is not JSON; see docs/how-to/device-kit.md") from error
+    plain = str | int | float | None
+    if not isinstance(record, dict) or not all(isinstance(v, plain) for v in record.values()):
+        raise UsageError(
+            f"the record {file} must be an object of texts, numbers, true, false and null, such "
+            'as {"age": 37}'
+        )
+    return record
 
 
 def _prompt_answer() -> str:

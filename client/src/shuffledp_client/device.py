@@ -6,6 +6,7 @@ The I/O around the pure parts.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from shuffledp_client.config import ClientConfig, load_member
 from shuffledp_client.evidence import Evidence, check_evidence, gather, still_open
 from shuffledp_client.links import Link, Reader, link_to
 from shuffledp_client.log_memory import LogMemory
-from shuffledp_client.outcomes import locate_answer
+from shuffledp_client.outcomes import locate_answer, locate_record
 from shuffledp_client.receipts import find_messages
 from shuffledp_client.responses import ResponseStore
 from shuffledp_client.state import StoredSubmission, SubmissionStore
@@ -23,6 +24,7 @@ from shuffledp_client.transport import Backoff, RoundEnd, find_round
 from shuffledp_client.verification import CheckedRound, parse_announcement, verify_round
 from shuffledp_core.documents.models import Result, Roster
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.wording import FieldValue
 from shuffledp_core.errors import (
     EvidenceError,
     LogProofError,
@@ -125,13 +127,17 @@ class DeviceSteps:
         )
 
     async def submit(
-        self, value: int | str, round_id: str | None = None, *, verified: CheckedRound | None = None
+        self,
+        value: int | str | Mapping[str, FieldValue],
+        round_id: str | None = None,
+        *,
+        verified: CheckedRound | None = None,
     ) -> SubmissionOutcome:
         """Submits the value to a round, at most once in the device's life.
 
         If a submission to the round is kept from before, that one is sent again, whatever the value
         is now. `verified`: the round where the caller has verified it a moment ago. A value that is
-        text is an answer to the round's question in words.
+        text is an answer to the round's question in words, and a record is evaluated by them.
         """
         stored = self._store.find(round_id) if round_id is not None else None
         if stored is None:
@@ -145,6 +151,8 @@ class DeviceSteps:
                 number = value
                 if isinstance(number, str):
                     number = locate_answer(verified.certificate, number)
+                elif isinstance(number, Mapping):
+                    number = locate_record(verified.certificate, number)
                 # In a thread: sealing takes the processor for a while, and an app has more to do
                 # meanwhile.
                 prepared = await asyncio.to_thread(

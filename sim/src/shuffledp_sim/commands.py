@@ -138,6 +138,7 @@ def fleet(
             help="Largest value; larger ones are capped, as are values outside a round's domain.",
         ),
     ] = None,
+    question: QuestionFile = None,
     offset: Annotated[
         int, typer.Option(min=0, help="Rows of the data to skip, because other fleets use them.")
     ] = 0,
@@ -164,6 +165,7 @@ def fleet(
         column=column,
         max_value=max_value,
         once=once,
+        question=question,
     )
     run_fleet_command(options)
 

@@ -17,8 +17,10 @@ import structlog
 from numpy.typing import NDArray
 from rich.console import Console
 
-from shuffledp.columns import Column, load_column
+from shuffledp.columns import Column
 from shuffledp.progress import Stages
+from shuffledp.question_files import load_wording
+from shuffledp.records import load_answers
 from shuffledp_client.transport import AnalystReader, Backoff, listen_for_announcements
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.signed import Signed
@@ -78,6 +80,8 @@ class FleetOptions:
         column: its column of whole numbers.
         max_value: larger values are capped; None: only the round's domain caps.
         once: end with the first round.
+        question: file of the question that the users answer from all fields of their rows; None:
+            they answer with the column.
     """
 
     keys: Path
@@ -89,6 +93,7 @@ class FleetOptions:
     column: str | None
     max_value: int | None
     once: bool
+    question: Path | None = None
 
 
 def parse_broker(text: str) -> BrokerConfig:
@@ -131,7 +136,10 @@ def load_values(options: FleetOptions) -> Column:
     """
     rows = options.offset + options.users
     cap = options.max_value or _NO_CAP
-    column = load_column(options.data, options.column, users=rows, max_value=cap, draw=True)
+    wording = None
+    if options.question is not None:
+        wording = load_wording(options.question, is_sum=False)
+    column = load_answers(options.data, options.column, wording, users=rows, max_value=cap)
     return replace(column, values=column.values[options.offset :])
 
 
