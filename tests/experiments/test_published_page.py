@@ -20,6 +20,7 @@ from shuffledp.cli import app
 from shuffledp.commands.questions import krr_histogram
 from shuffledp_core.mechanisms import RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
+from shuffledp_experiments.entry import Verdict
 from shuffledp_experiments.registry import experiments
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.histogram.published import corrected_marginal, published_theorem_1
@@ -69,6 +70,17 @@ def test_every_command_of_the_page_is_one(line: str) -> None:
         }
         assert context is not None
         assert set(context.params["ids"]) <= ids
+
+
+def test_everything_that_an_experiment_may_judge_false_is_named() -> None:
+    named = set(re.findall(r"\b(?:00\d-[a-z]\d+|n\d+)\b", PAGE.read_text()))
+    judged = [
+        {entry.id, *entry.aliases}
+        for entry in experiments().values()
+        if Verdict.FALSE in entry.verdicts
+    ]
+    assert len(judged) > 30
+    assert [sorted(ids) for ids in judged if not ids & named] == []
 
 
 def test_every_statement_has_a_command_that_shows_it() -> None:
