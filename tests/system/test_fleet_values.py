@@ -3,6 +3,7 @@ than rows."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,3 +36,15 @@ def test_a_fleet_takes_rows_while_there_are_enough_and_draws_otherwise(tmp_path:
     assert set(first.values) | set(second.values) <= set(range(100))
     both = load_values(options(data, users=1000, offset=0)).values
     assert np.concatenate([first.values, second.values]).tolist() == both.tolist()
+
+
+def test_a_fleet_answers_a_question_by_group_from_its_rows(tmp_path: Path) -> None:
+    data = tmp_path / "people.csv"
+    data.write_text("age,sex\n" + "\n".join(f"{age},{'fm'[age % 2]}" for age in range(40)))
+    question = tmp_path / "question.toml"
+    question.write_text(
+        'ask = "table"\nof = ["sex", "age"]\n[fields.sex]\nnames = ["f", "m"]\n'
+        "[fields.age]\nedges = [0, 18, 35]\n"
+    )
+    by_group = replace(options(data, users=6, offset=34), question=question)
+    assert load_values(by_group).values.tolist() == [1, 3, 4, 4, 4, 4]
