@@ -181,7 +181,7 @@ class Answer:
         names = (
             [self.quantity]
             if self.quantity == "sum"
-            else [str(symbol) for symbol in range(self.spec.answer_size)]
+            else [str(symbol) for symbol in range(len(self.estimate.values))]
         )
         totals = zip(
             names,

@@ -118,11 +118,6 @@ class Spec(
         raise NotImplementedError
 
     @property
-    def answer_size(self) -> int:
-        """Numbers of an estimate: one for each admissible input of a histogram, 1 for a sum."""
-        return self.domain if self.answers is Answers.HISTOGRAM else 1
-
-    @property
     def messages_per_user(self) -> int:
         """m, the same for every answer."""
         raise NotImplementedError
@@ -317,7 +312,7 @@ class Spec(
         )
 
     def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Exact answer, without noise: the histogram or the sum, shape (answer_size,)."""
+        """Exact answer, without noise: the histogram, shape (domain,), or the sum, shape (1,)."""
         raise NotImplementedError
 
 

@@ -11,7 +11,14 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, tally
+from shuffledp_core.mechanisms.base import (
+    Answers,
+    HistogramSpec,
+    Spec,
+    check_rational,
+    check_whole,
+    tally,
+)
 from shuffledp_core.mechanisms.node_histogram import MAX_DUMMIES, MAX_MEAN
 from shuffledp_core.sampling.exact import bounded_laplace
 from shuffledp_core.sampling.randomness import RandomIntegers
@@ -174,3 +181,13 @@ class ColumnsSpec(HistogramSpec, frozen=True, kw_only=True):
             board[start : start + size] - nodes * self.mean
             for start, size in zip(self.column_starts[:-1], self.column_sizes, strict=True)
         ]
+
+
+def answer_size(spec: Spec) -> int:
+    """Numbers of an estimate: of a histogram one for each value, or for each cell that it counts.
+
+    1 for a sum.
+    """
+    if isinstance(spec, ColumnsSpec) and spec.counts_columns:
+        return sum(spec.column_sizes)
+    return spec.domain if spec.answers is Answers.HISTOGRAM else 1

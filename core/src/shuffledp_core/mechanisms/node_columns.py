@@ -63,11 +63,6 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
         return self.columns
 
     @property
-    def answer_size(self) -> int:
-        """The cells of all columns."""
-        return sum(self.columns)
-
-    @property
     def strides(self) -> tuple[int, ...]:
         """By how much the value grows with the cell of each column."""
         return tuple(math.prod(self.columns[column + 1 :]) for column in range(len(self.columns)))
@@ -119,7 +114,7 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
         return np.minimum(sums, self.symbols - 1)
 
     def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The histograms of all columns, shape (answer_size,)."""
+        """The histograms of all columns, shape (cells of all columns,)."""
         import numpy as np
 
         cells = self.cells_of(values)

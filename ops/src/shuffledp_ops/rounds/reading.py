@@ -16,6 +16,7 @@ from shuffledp.verification import check_beside, check_signed
 from shuffledp_core.documents.models import Announcement, Roster
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
 from shuffledp_core.errors import ConfigError, ForeignDocumentError, MalformedDocumentError
+from shuffledp_core.mechanisms.columns import answer_size
 from shuffledp_core.runtime.keys import read_roster, read_signed
 from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES
 from shuffledp_core.vocabulary import ROUND_ID
@@ -173,7 +174,7 @@ def read_round(folder: Path) -> RoundReport:
 def _check_shape(report: RoundReport) -> None:
     estimate, spec = report.estimate, report.final.mechanism
     columns = (estimate.values, estimate.standard_errors, estimate.lows, estimate.highs)
-    expected = spec.answer_size
+    expected = answer_size(spec)
     if any(len(column) != expected for column in columns):
         raise MalformedDocumentError(
             f"the answer in result.json does not have the {expected:,} values of {spec.kind}"
