@@ -15,6 +15,7 @@ import csv
 import gzip
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +69,8 @@ def main() -> None:
     values = np.minimum(read_column(options.file, options.column, options.people), options.bins - 1)
     bins = np.bincount(values, minlength=options.bins)
     target = Target(1.0, 1e-6, values.size, values.size, symbols=options.bins)
-    tree = calibrate("node-tree", target)
-    plain = calibrate("node-histogram", target)
-    if not (isinstance(tree, NodeTree) and isinstance(plain, NodeHistogram)):
-        raise TypeError("calibration returned another mechanism")
+    tree = cast("NodeTree", calibrate("node-tree", target))
+    plain = cast("NodeHistogram", calibrate("node-histogram", target))
     shape = BinTree(options.bins, best_width(options.bins))
     rows: tuple[tuple[str, BinTree, NodeTree | NodeHistogram, int], ...] = (
         ("node-tree", shape, tree, options.nodes),

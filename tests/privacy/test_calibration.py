@@ -23,8 +23,10 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    NodeColumns,
     NodeHistogram,
     NodeSum,
+    NodeTree,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -60,6 +62,8 @@ def parameter(spec: Mechanism) -> Fraction:
         HadamardHistogram: "blanket",
         RapporHistogram: "when_zero",
         NodeHistogram: "noise_epsilon",
+        NodeColumns: "noise_epsilon",
+        NodeTree: "noise_epsilon",
         NodeSum: "noise_epsilon",
         OneBitShuffle: "randomise",
         QuantisedRR: "randomise",
@@ -86,7 +90,7 @@ def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
             return structs.replace(spec, randomise=spec.randomise * (1 - share))
         case GeoShuffle():
             return structs.replace(spec, epsilon_geo=spec.epsilon_geo * (1 + share))
-        case SGDLShuffle() | SplitMix() | NodeHistogram() | NodeSum():
+        case SGDLShuffle() | SplitMix() | NodeHistogram() | NodeSum() | NodeTree() | NodeColumns():
             return structs.replace(spec, noise_epsilon=spec.noise_epsilon * (1 + share))
     raise AssertionError(f"say here how {spec.kind} gets less noise")
 

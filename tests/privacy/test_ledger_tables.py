@@ -17,8 +17,10 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    NodeColumns,
     NodeHistogram,
     NodeSum,
+    NodeTree,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -35,6 +37,8 @@ SPECS: list[Mechanism] = [
     HadamardHistogram(symbols=4, blanket=Fraction(1, 2)),
     DummyHistogram(symbols=4, slots=8, fill=Fraction(1, 2)),
     NodeHistogram(symbols=4, noise_epsilon=Fraction(1), mean=30, dummies=140),
+    NodeColumns(symbols=6, noise_epsilon=Fraction(1), mean=30, spare=60, columns=(3, 2)),
+    NodeTree(symbols=5, noise_epsilon=Fraction(1), mean=30, spare=60, width=2),
     NodeSum(max_value=8, noise_epsilon=Fraction(2), base=9, mean=70),
     RapporHistogram(
         symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)

@@ -67,6 +67,16 @@ def node_counts(users: int = 8, mean: int = 7, dummies: int = 26) -> Plan:
     return ask("node-histogram", Scenario(users, 1e-2), **parameters)
 
 
+def node_columns(users: int = 8) -> Plan:
+    parameters = {"symbols": 4, "noise_epsilon": decimal("1"), "mean": 7, "spare": 14}
+    return ask("node-columns", Scenario(users, 1e-2), columns=(2, 2), **parameters)
+
+
+def node_tree(users: int = 8) -> Plan:
+    parameters = {"symbols": 4, "noise_epsilon": decimal("1"), "mean": 7, "spare": 14, "width": 2}
+    return ask("node-tree", Scenario(users, 1e-2), **parameters)
+
+
 def node_sum(users: int = 8, base: int = 4, mean: int = 20, **circumstances: object) -> Plan:
     parameters = {"max_value": 3, "noise_epsilon": decimal("1"), "base": base, "mean": mean}
     return ask("node-sum", around(users, **circumstances), **parameters)
@@ -117,7 +127,7 @@ def around(users: int, **circumstances: object) -> Scenario:
     return Scenario(users, **({"delta": 1e-2} | circumstances))  # type: ignore[arg-type]
 
 
-IN_THE_OPEN = {"dummy-histogram", "node-histogram", "node-sum"}
+IN_THE_OPEN = {"dummy-histogram", "node-columns", "node-histogram", "node-sum", "node-tree"}
 """Mechanisms whose values nothing hides while every node is corrupt: no claim to refute."""
 
 METRIC: dict[str, Any] = {"adjacency": Adjacency.METRIC}
@@ -135,6 +145,8 @@ QUESTIONS: dict[str, Plan] = {
     "noise of a node, one user": node_counts(users=1),
     "noise of a node in a sum": node_sum(),
     "noise of a node in digits": node_sum(users=1, base=2),
+    "noise of a node in two columns": node_columns(),
+    "noise of a node in a tree": node_tree(),
     "one bit": one_bit(),
     "one bit, per unit": one_bit(users=4, largest=2, p="0.8", **METRIC),
     "quantised": quantised(),

@@ -222,7 +222,7 @@ def assert_old_results_verify(shuffledp: Shell, round_id: str) -> None:
 def make_newer(database: Path) -> None:
     """Give the ledger the revision of a later build."""
     with closing(sqlite3.connect(database)) as raw, raw:
-        raw.execute("UPDATE alembic_version SET version_num = '0005'")
+        raw.execute("UPDATE alembic_version SET version_num = '0006'")
 
 
 async def open_and_abort(folder: Path) -> str:

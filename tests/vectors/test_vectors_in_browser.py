@@ -112,7 +112,7 @@ MUTANTS = {
         "questions",
     ),
     "0 has a sign": ('if (found[0] === "-0") wrong(', "if (false) wrong(", "documents"),
-    "names that look alike pass": ("|| lookAlike(names)", "", "questions"),
+    "names that look alike pass": ("names.length < 2 || lookAlike(names)", "false", "questions"),
     "fields that look alike pass": ("|| lookAlike(fields)", "", "questions"),
     "words that no one sees pass": ("&& !blank &&", "&&", "questions"),
     "a policy forgets the fields of conditions": (
@@ -202,7 +202,7 @@ def test_a_module_without_a_check_answers_otherwise(browser: Browser, mutant: st
 def test_a_nonce_has_one_encoding_whatever_a_browser_compares(browser: Browser) -> None:
     """A library that decodes R, and compares points, accepts a second encoding of some points."""
     source = read_web_file(SOURCE).decode()
-    verify = 'return await crypto.subtle.verify("Ed25519", imported, signature, message);'
+    verify = 'return await subtle.verify("Ed25519", imported, signature, message);'
     assert source.count(verify) == 1
     lax = source.replace(verify, "return toHex(key) !== COFACTOR_KEY;")
     cases = [case for case in load_cases("signatures") if "beyond the field" in case["name"]]

@@ -128,9 +128,11 @@ class RoundFiles:
         shutil.rmtree(self._folder / _TILES, ignore_errors=True)
         part = self._folder / f"{_TILES}.part"
         shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
+        part.mkdir(0o700)
         for index, tile in enumerate(tiled.tiles()):
-            (part / str(index)).write_bytes(tile)
+            file = part / str(index)
+            file.touch(0o600)
+            file.write_bytes(tile)
         os.sync()  # once, instead of each of up to 10^5 files
         part.rename(self._folder / _TILES)
 

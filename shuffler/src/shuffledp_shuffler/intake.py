@@ -303,6 +303,8 @@ class _MessageChecks:
             for index, submission in enumerate(checked)
             if isinstance(submission, Submission) and submission.refusal is None
         ]
+        if not indices:  # repetitions alone, maybe, and of a round whose key is erased
+            return checked
         refusals = self._live.check_envelopes([items[index].envelope for index in indices])
         for index, refusal in zip(indices, refusals, strict=True):
             if refusal is not None:
