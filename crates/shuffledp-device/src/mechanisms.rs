@@ -129,6 +129,9 @@ impl Mechanism {
                 let (max_value, base) = (number("max_value", 1, MOST)?, number("base", 2, MOST)?);
                 node_sum(max_value, base, number("mean", 1, 1 << 22)?)?
             }
+            "node-columns" | "node-tree" => {
+                return refuse(Code::Unsupported, "several columns of one submission");
+            }
             _ => return malformed("an unknown mechanism"),
         })
     }

@@ -14,7 +14,7 @@ const ANSWERED: [(&str, usize); 8] = [
     ("documents", 80),
     ("integers", 4),
     ("samplers", 260),
-    ("geometries", 48),
+    ("geometries", 47),
     ("layers", 6),
     ("claims", 1),
     ("receipts", 7),
