@@ -17,6 +17,9 @@ from typing import Any, Final
 REPOSITORY: Final = Path(__file__).parents[2]
 DEPLOY: Final = REPOSITORY / "deploy"
 
+WITH_PAGES: Final = bool(os.environ.get("NIGHTLY"))
+"""Whether the deployment has the overlay `web`: its test in containers is for a schedule."""
+
 FLEETS: Final = 4
 USERS_OF_A_FLEET: Final = 251
 USERS: Final = FLEETS * USERS_OF_A_FLEET

@@ -11,7 +11,15 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from composed import FLEETS, USERS_OF_A_FLEET, Composed, FirstRound, has_grafana, why_no_docker
+from composed import (
+    FLEETS,
+    USERS_OF_A_FLEET,
+    WITH_PAGES,
+    Composed,
+    FirstRound,
+    has_grafana,
+    why_no_docker,
+)
 from faulty import FaultySystem
 
 from shuffledp_sim.system.ports import Ports
@@ -38,7 +46,7 @@ def deployment() -> Iterator[Composed]:
     with Ports(8) as ports:  # let go at once: the engine refuses a port that anybody holds
         prometheus, grafana, node, analyst, broker, gateway, console, pages = ports.numbers
     environment = {
-        "OVERLAYS": "observability devices gateway console web",
+        "OVERLAYS": "observability devices gateway console" + (" web" if WITH_PAGES else ""),
         "DEVICES_ADDRESS": "127.0.0.1",
         "NODE_1_PORT": str(node),
         "ANALYST_PORT": str(analyst),

@@ -9,7 +9,7 @@ import os
 import shutil
 
 import pytest
-from composed import REPOSITORY, START_SECONDS, USERS, Composed, until
+from composed import REPOSITORY, START_SECONDS, USERS, WITH_PAGES, Composed, until
 from playwright.sync_api import Page, expect, sync_playwright
 
 CHROMIUM = shutil.which("chromium")
@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.docker,
     pytest.mark.timeout(900),
     pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium is not installed"),
+    pytest.mark.skipif(not WITH_PAGES, reason="for a schedule: NIGHTLY=1 make test-docker"),
 ]
 
 
