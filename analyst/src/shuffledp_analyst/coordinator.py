@@ -7,7 +7,7 @@ import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -40,6 +40,14 @@ from shuffledp_proto.v1 import batch_pb2
 
 BOARD_BYTES: Final = 2**16
 """Length of one piece of a board, held in memory for every slow reader."""
+
+
+class ShownResult(NamedTuple):
+    """A round's signed result, the nodes' signed discards, and the log's proof; empty for none."""
+
+    result: bytes
+    discards: tuple[bytes, ...]
+    log_proof: bytes
 
 
 class Coordinator:
@@ -233,7 +241,7 @@ class Coordinator:
         progress = self._progress.get(round_id)
         if progress is None:
             self._require_resumed(round_id)
-            yield Event(ENDED, result=self.result(round_id))
+            yield Event(ENDED, result=self.ending(round_id).result)
             return
         async for event in progress.follow():
             yield event
@@ -244,7 +252,7 @@ class Coordinator:
         if running is not None:
             running.end_submissions()
         else:
-            self.result(round_id)
+            self.ending(round_id)
 
     def abort(self, round_id: str, reason: str) -> None:
         """Aborts a running round; `RoundStateError` for an ended one."""
@@ -252,7 +260,7 @@ class Coordinator:
         if running is not None:
             running.abort(reason)
             return
-        self.result(round_id)
+        self.ending(round_id)
         raise RoundStateError(f"round {round_id} has ended already")
 
     async def page_of_rounds(self, after: str, limit: int) -> tuple[list[Summary], bool]:
@@ -316,19 +324,12 @@ class Coordinator:
                 return self._services.records.files(newest).announcement()
         raise UnknownRoundError("no round is open; name a round, or wait for the next one")
 
-    def result(self, round_id: str) -> bytes:
-        """The signed result; `UnknownRoundError` until the round has ended, and it is announced."""
+    def ending(self, round_id: str) -> ShownResult:
+        """The result and what belongs to it; `UnknownRoundError` until the result may be shown."""
         if round_id in self._services.unlogged:
             raise UnknownRoundError(f"the result of round {round_id} is not in the public log yet")
-        return self._services.records.files(round_id).result()
-
-    def log_proof(self, round_id: str) -> bytes:
-        """The proof that a round's result is in the public log; empty if there is none."""
-        return self._services.records.files(round_id).log_proof()
-
-    def discards(self, round_id: str) -> tuple[bytes, ...]:
-        """The nodes' signed discards of a round so far."""
-        return self._services.records.files(round_id).discards()
+        files = self._services.records.files(round_id)
+        return ShownResult(files.result(), files.discards(), files.log_proof())
 
     def board(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
         """The published board in chunks with their offsets.
@@ -339,7 +340,7 @@ class Coordinator:
 
     def tile(self, round_id: str, index: int) -> bytes:
         """A tile of the published board; `UnknownRoundError` when there is none."""
-        return self._services.records.files(round_id).tile(index)
+        return self._services.records.files(round_id).tiles.read(index)
 
     def history(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
         """The published history in chunks with their offsets.

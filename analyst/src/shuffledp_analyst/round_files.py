@@ -27,19 +27,18 @@ renamed to set-aside-<round>, and left alone.
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from shuffledp_analyst.batch_files import BatchFiles, number_in, published_file, read_file
+from shuffledp_analyst.tile_files import TileFiles
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
 from shuffledp_core.errors import RoundFailed, UnknownRoundError
 from shuffledp_core.runtime.files import commit_part, open_part, write_atomic
-from shuffledp_core.transparency.board_tiles import TiledBoard
 
 MAX_DISCARD_BYTES: Final = 4096
 """Several times the length of a discard; an overlong one of one node must not keep those of others
@@ -47,7 +46,6 @@ from devices.
 """
 
 _LOG_PROOF: Final = "log.tlog-proof"
-_TILES: Final = "tiles"
 
 
 class RoundFiles:
@@ -56,6 +54,7 @@ class RoundFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.batch = BatchFiles(folder)
+        self.tiles = TileFiles(folder)
 
     def plan(self) -> RoundPlan:
         """The plan of a known round."""
@@ -123,35 +122,12 @@ class RoundFiles:
             source.replace(batch.with_name("board"))
             commit_part(path, file)
 
-    def keep_tiles(self, tiled: TiledBoard) -> None:
-        """Writes the tiles of the board, each a file that a web server can give to devices."""
-        shutil.rmtree(self._folder / _TILES, ignore_errors=True)
-        part = self._folder / f"{_TILES}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(0o700)
-        for index, tile in enumerate(tiled.tiles()):
-            file = part / str(index)
-            file.touch(0o600)
-            file.write_bytes(tile)
-        os.sync()  # once, instead of each of up to 10^5 files
-        part.rename(self._folder / _TILES)
-
-    def tile(self, index: int) -> bytes:
-        """A tile of the published board; `UnknownRoundError` where there is none."""
-        published_file(self._folder, "board")
-        return read_file(self._folder, f"{_TILES}/{index}")
-
-    def tile_files(self) -> Iterator[Path]:
-        """The files of all tiles of the published board; none for a round without."""
-        return (self._folder / _TILES).glob("[0-9]*")
-
     def erase_arrived(self) -> None:
         """Erases the batch of a round that fails, and all that was made of it."""
         folder = self._folder
         for name in ("batch.part", "batch", "opened", "history", "board"):
             (folder / name).unlink(missing_ok=True)
-        for name in (_TILES, f"{_TILES}.part"):
-            shutil.rmtree(folder / name, ignore_errors=True)
+        self.tiles.erase()
 
     def fail(self, result: Signed) -> None:
         """Ends the round without a board: whatever arrived is erased first."""

@@ -66,12 +66,8 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.GetResultResponse:
         """See analyst.proto."""
-        result = self._coordinator.result(request.round_id)
-        return analyst_pb2.GetResultResponse(
-            result=result,
-            discards=self._coordinator.discards(request.round_id),
-            log_proof=self._coordinator.log_proof(request.round_id),
-        )
+        shown = self._coordinator.ending(request.round_id)
+        return analyst_pb2.GetResultResponse(**shown._asdict())
 
     async def GetBoard(  # noqa: N802
         self,

@@ -182,7 +182,7 @@ async def decode_batch(running: RunningRound) -> Result:
         )
     rows = np.frombuffer(packed, dtype=np.uint8)
     tiled = await asyncio.to_thread(TiledBoard.of, rows, geometry)
-    await running.write(running.files.keep_tiles, tiled)
+    await running.write(running.files.tiles.keep, tiled)
     running.files.batch.forget_attempts()
     seconds = time.monotonic() - started
     running.progress.report(Event(DECODING, "", board.messages, board.messages, seconds))

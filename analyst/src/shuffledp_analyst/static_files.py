@@ -29,7 +29,7 @@ def export_board(files: RoundFiles, round_id: str, public: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     (part / "tiles").mkdir(mode=_FOLDER_MODE, parents=True)
     _link(files.board(), part / "board")
-    for tile in files.tile_files():
+    for tile in files.tiles.paths():
         _link(tile, part / "tiles" / tile.name)
     for made in (part, part / "tiles"):
         made.chmod(_FOLDER_MODE)  # whatever the umask is

@@ -19,8 +19,7 @@ from shuffledp_core.mechanisms.base import (
     check_whole,
     tally,
 )
-from shuffledp_core.mechanisms.node_histogram import MAX_DUMMIES, MAX_MEAN
-from shuffledp_core.sampling.exact import bounded_laplace
+from shuffledp_core.mechanisms.node_histogram import MAX_DUMMIES, MAX_MEAN, draw_counts
 from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
@@ -95,18 +94,11 @@ class ColumnsSpec(HistogramSpec, frozen=True, kw_only=True):
         """Numbers of each cell, a column's drawn again until there is room, then "empty"."""
         import numpy as np
 
-        counts: list[int] = []
-        for size, dummies in zip(self.column_sizes, self.column_dummies, strict=True):
-            empty = -1
-            drawn: list[int] = []
-            # All numbers of the column again: only then is the condition one on their sum.
-            while empty < 0:
-                drawn = [
-                    self.mean + bounded_laplace(self.noise_epsilon, self.mean, integers)
-                    for _ in range(size)
-                ]
-                empty = dummies - sum(drawn)
-            counts += [*drawn, empty]
+        counts = [
+            count
+            for size, dummies in zip(self.column_sizes, self.column_dummies, strict=True)
+            for count in draw_counts(self.noise_epsilon, self.mean, size, dummies, integers)
+        ]
         return np.repeat(np.arange(self.alphabet), np.array(counts, dtype=np.int64))
 
     def sample(self, value: int, integers: RandomIntegers) -> int:  # noqa: ARG002

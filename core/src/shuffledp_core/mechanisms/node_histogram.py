@@ -102,18 +102,8 @@ class NodeHistogram(
         """Numbers of each symbol, drawn again until there is room for them, then "empty"."""
         import numpy as np
 
-        while True:
-            noises = [
-                bounded_laplace(self.noise_epsilon, self.mean, integers)
-                for _ in range(self.symbols)
-            ]
-            empty = self.dummies - self.symbols * self.mean - sum(noises)
-            # All numbers again, not some: only then is the condition one on their sum (N2).
-            if empty >= 0:
-                break
-        counts = np.array([*noises, empty], dtype=np.int64)
-        counts[: self.symbols] += self.mean
-        return np.repeat(np.arange(self.alphabet), counts)
+        counts = draw_counts(self.noise_epsilon, self.mean, self.symbols, self.dummies, integers)
+        return np.repeat(np.arange(self.alphabet), np.array(counts, dtype=np.int64))
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
         """The value, or a uniform one."""
@@ -215,3 +205,23 @@ class NodeHistogram(
 
         law = conditional_law(self.noise_epsilon, self.mean, self.symbols, self.dummies)
         return noise_of_nodes(((1, law),), nodes)
+
+
+def draw_counts(
+    rate: Fraction, mean: int, cells: int, dummies: int, integers: RandomIntegers
+) -> list[int]:
+    """One node's numbers of dummies of each cell, then of "empty": the law of N2.
+
+    Args:
+        rate: ε of the noise in one count, in nats.
+        mean: μ, number of dummies of a cell without noise.
+        cells: how many cells there are.
+        dummies: T, all dummies.
+        integers: the randomness.
+    """
+    while True:
+        counts = [mean + bounded_laplace(rate, mean, integers) for _ in range(cells)]
+        empty = dummies - sum(counts)
+        # All numbers again, not some: only then is the condition one on their sum (N2).
+        if empty >= 0:
+            return [*counts, empty]
