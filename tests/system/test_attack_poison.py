@@ -1,7 +1,7 @@
 """Users who lie: what they move in real rounds, against the bound that each result states.
 
 One run of the command serves the tests that look at it; they are slow. What it asserts of the
-distance to honest answers fails by chance with probability below 12e-9: the confidence of each
+distance to honest answers fails by chance with probability below 14e-9: the confidence of each
 interval is 0.999999999."""
 
 from __future__ import annotations
@@ -59,13 +59,16 @@ def test_liars_reach_half_of_the_bound_of_every_mechanism_and_never_pass_it(
     assert set(rounds) == set(MECHANISMS)
     for played in rounds.values():
         assert played["bound"] / 2 - 1e-9 <= played["moved"] <= played["bound"] * (1 + 1e-9)
+        assert played["from_honest"] + played["margin"] >= played["bound"] / 2
         assert played["missed"] == 0
     assert report["defence_held"]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_lie_under_noise_of_nodes_weighs_what_a_value_does(report: dict[str, Any]) -> None:
+def test_a_lie_in_a_single_message_under_noise_of_nodes_weighs_what_a_value_does(
+    report: dict[str, Any],
+) -> None:
     for played in report["details"]["rounds"]:
         alike = played["from_honest"] == pytest.approx(played["worth"], rel=1e-9)
         assert alike == (played["mechanism"] in {"node-histogram", "node-sum"})
@@ -129,7 +132,7 @@ def test_lies_beyond_the_bound_break_it() -> None:
     assert (verdict, defended) == (ClaimVerdict.BROKEN, True)
 
 
-def test_a_lie_amplified_under_noise_of_nodes_would_be_our_failure() -> None:
+def test_a_lie_that_weighs_more_than_a_bound_allows_would_be_our_failure() -> None:
     _, (verdict, defended) = verdicts(replace(HONEST_ROUND, amplified=False))
     assert (verdict, defended) == (ClaimVerdict.BROKEN, True)
 

@@ -1,4 +1,4 @@
-"""What a sum of pieces does not bear, on real rounds: a lost message, a lying user, no honest node.
+"""What a sum of pieces does not bear, on real rounds: a lost or exchanged message, no honest node.
 
 One run of the command serves the tests that look at it; they are slow. Nothing asserted of it is
 left to chance but the last one: that fewer than 60 of 100 users draw no noise of their own has a
@@ -17,10 +17,8 @@ import pytest
 from shuffledp_adversary.attacks.exchange.rounds import Observation
 from shuffledp_adversary.attacks.findings import ClaimVerdict
 from shuffledp_adversary.attacks.spoil import (
-    LIE,
     SpoiledRound,
     findings_of_exchanges,
-    findings_of_lies,
     findings_of_losses,
     run_spoil,
 )
@@ -92,19 +90,6 @@ def test_honest_work_of_the_same_node_gives_the_sum_of_the_messages(report: dict
 
 
 @pytest.mark.timeout(900)
-def test_one_liar_moves_a_sum_of_pieces_anywhere_and_a_sum_of_bits_by_its_bits(
-    report: dict[str, Any],
-) -> None:
-    (pieces,) = played(report, LIE)
-    (bits,) = played(report, LIE, "rr-shuffle")
-    assert pieces["noticed_by"] == bits["noticed_by"] == "nobody"
-    assert (
-        abs(pieces["shift"]) >= 16
-    )  # half of a modulus that holds 13 values up to 2 with their noise
-    assert 0 < bits["shift"] <= bits["messages"] * 1.2
-
-
-@pytest.mark.timeout(900)
 def test_without_an_honest_node_values_are_read_off_and_with_one_they_are_not(
     report: dict[str, Any],
 ) -> None:
@@ -152,18 +137,6 @@ def test_a_report_names_what_was_played_in_its_order_and_says_where_there_is_no_
     failed, off = findings_of_exchanges([SpoiledRound("split-mix", "alter", SEEN, None)])
     assert "no answer" in failed.note
     assert off.measured == 0
-
-
-def test_a_lie_is_measured_against_what_the_mechanism_lets_one_user_do() -> None:
-    pieces, bits, beyond = findings_of_lies(
-        [
-            SpoiledRound("split-mix", LIE, PUBLISHED, -32.0),
-            SpoiledRound("rr-shuffle", LIE, PUBLISHED, 2.1, worth=1.1),
-            SpoiledRound("rr-shuffle", LIE, PUBLISHED, 2.3, worth=1.1),
-        ]
-    )
-    assert (pieces.verdict, pieces.measured, pieces.defended) == (ClaimVerdict.BROKEN, 32.0, False)
-    assert (bits.verdict, beyond.verdict) == (ClaimVerdict.HOLDS, ClaimVerdict.BROKEN)
 
 
 @pytest.mark.parametrize("wrong", [{"confidence": 1.0}, {"users": 1}])

@@ -123,7 +123,7 @@ class _PendingSubmissions:
             self.answers.append(error)
         if len(self.answers) < len(self.submissions):
             return False
-        if not self.settled.done():  # whoever asked may have gone
+        if not self.settled.done():  # the caller may have gone
             self.settled.set_result(self.answers)
         return True
 
@@ -131,7 +131,7 @@ class _PendingSubmissions:
         """Answer with what ended the stream."""
         if not self.settled.done():
             self.settled.set_exception(error)
-            self.settled.exception()  # whoever asked may have gone, and then nobody need hear it
+            self.settled.exception()  # the caller may have gone: then no one awaits it
 
 
 class _Stream:
@@ -210,7 +210,7 @@ class _Stream:
             if group and length > WHOLE_BYTES:
                 break
             self._unsent.popleft()
-            if not pending.settled.done():  # whoever asked may have gone
+            if not pending.settled.done():  # the caller may have gone
                 group += pending.submissions
                 self._waiting.append(pending)
         return node_pb2.SubmitManyRequest(submissions=group) if group else None

@@ -5,10 +5,10 @@ What the adversary has: a few credentials of its own, and nothing else; every no
 What it does: its devices choose their symbols instead of drawing them, so that the estimate of one
 count, or of the sum, becomes as large as it can.
 
-Why it works: the analyst takes the users' noise out of the counts by dividing by the share of
-messages that tell something. A message that was chosen is divided, too, so a lie weighs more than
-any value does. Where the mix nodes add the noise, nothing is divided, and a lie weighs what the
-largest value does.
+Why it works: where users add the noise, the analyst takes it out of the counts by dividing by the
+share of messages that carry information. A chosen message is divided, too, so a lie weighs more
+than any value does. Where the mix nodes add the noise, nothing is divided; but a user who sends
+several messages can put all of them into one cell.
 
 What stops it: nothing makes people tell the truth. Each result states the most that one liar, and
 the number of liars that the plan allows for, can have moved it (docs/adversary.md, "What liars can
@@ -31,6 +31,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
@@ -44,8 +45,9 @@ from shuffledp_client.submission import prepare_symbols
 from shuffledp_core.answering.decoding import decode
 from shuffledp_core.answering.estimates import Present
 from shuffledp_core.documents.models import Result, RoundPlan
+from shuffledp_core.documents.wording import QuestionAxis, QuestionWording, SymbolNames
 from shuffledp_core.errors import OutputError, UsageError
-from shuffledp_core.mechanisms import MECHANISMS, Mechanism
+from shuffledp_core.mechanisms import MECHANISMS, Mechanism, NodeTree
 from shuffledp_core.mechanisms.base import Answers
 from shuffledp_core.mechanisms.liars import largest_shift
 from shuffledp_core.runtime.keys import verify_from
@@ -63,17 +65,31 @@ MOST: Final = 100
 LARGEST: Final = 3
 """Largest value: sums of 0 to 3, counts of four symbols."""
 
+SIZES: Final = {NodeTree.kind: 100}
+"""Sizes at which a mechanism has several columns, where that is another one."""
+
+TWO_QUESTIONS: Final = QuestionWording(
+    id="two-questions",
+    text="How do you travel, and do you smoke?",
+    axes=(
+        QuestionAxis(field="transport", unit="", symbols=SymbolNames(names=("bicycle", "train"))),
+        QuestionAxis(field="smoker", unit="", symbols=SymbolNames(names=("yes", "no"))),
+    ),
+)
+"""Questions of a round that counts the answers to several."""
+
 DRAWN: Final = 2000
 """Draws of the honest answers that the liars might have given instead."""
 
-TRIED: Final = 64
+TRIED: Final = 128
 IMAGINED: Final = 16
 """Symbols that liars try, and boards beside which they try them, where the alphabet has as many."""
 
 _LESSON: Final = (
     "Where users add the noise, a lie weighs more than the largest value, because the estimate "
-    "divides by the share of messages that tell something. Where nodes add it, a lie weighs what a "
-    "value does. Each result states the most that liars can have moved it, and liars reach it."
+    "divides by the share of messages that carry information. Under node-histogram and node-sum a "
+    "lie weighs what a value does. Each result states the most that liars can have moved it, and "
+    "liars reach it."
 )
 
 
@@ -89,7 +105,7 @@ class PoisonedRound:
         moved: distance of the published answer from the one had they told the opposite lie.
         from_honest: its mean distance from the one had they followed the protocol with values that
             count nothing; over `DRAWN` draws of their messages.
-        amplified: whether users add the noise.
+        amplified: whether the bound is larger than that.
         margin: half width of the interval of `from_honest` (Hoeffding 1963).
         missed: honest users who missed a message of theirs.
     """
@@ -154,13 +170,14 @@ async def _play_all(
 async def _play(
     system: LocalSystem, kind: str, liars: int, users: int, confidence: float
 ) -> PoisonedRound:
-    """One round of this mechanism; the liars send what moves the answer up."""
+    """One round of this mechanism; the liars send what moves the answer most."""
     poisoned = await open_small(
         system,
         RoundPlan(
             population=system.population,
             mechanism=kind,
-            size=MECHANISMS[kind].size_for(LARGEST),
+            size=SIZES.get(kind, MECHANISMS[kind].size_for(LARGEST)),
+            wording=TWO_QUESTIONS if MECHANISMS[kind].counts_columns else msgspec.UNSET,
             epsilon=2.0,
             delta=1e-2,
             min_reports=users + liars,
@@ -171,10 +188,10 @@ async def _play(
     )
     poisoned.honest = poisoned.prepare_all([at % (LARGEST + 1) for at in range(users)])
     spec = poisoned.verified.mechanism
-    up, down = extreme_lies(spec, liars, users)
+    chosen, opposite = extreme_lies(spec, liars, users)
     lies = [
-        prepare_symbols(poisoned.verified, chosen.tolist(), member)
-        for chosen, member in zip(np.split(up, liars), poisoned.members(liars), strict=True)
+        prepare_symbols(poisoned.verified, lie.tolist(), member)
+        for lie, member in zip(np.split(chosen, liars), poisoned.members(liars), strict=True)
     ]
     await poisoned.send([*poisoned.honest, *lies])
     signed = await poisoned.finish()
@@ -182,7 +199,7 @@ async def _play(
     if result.outcome != Outcome.PUBLISHED or result.estimate is None:
         raise OutputError(f"the round of {kind} has no answer: {result.reason}")
     board = await poisoned.board(result)
-    others = _without(_symbols_on(poisoned, board, users + liars), up)
+    others = _without(_symbols_on(poisoned, board, users + liars), chosen)
     hops, published = len(system.route), result.estimate.values[0]
 
     def moved_from(of_liars: NDArray[np.int64]) -> float:
@@ -190,23 +207,24 @@ async def _play(
         answer = _target(spec, np.concatenate([others, of_liars]), users + liars, hops)
         return abs(published - answer)
 
-    honest_value = 1 if spec.answers is Answers.HISTOGRAM else 0
+    is_histogram = spec.answers is Answers.HISTOGRAM
     drawn = [
-        moved_from(np.concatenate([_report(spec, honest_value) for _ in range(liars)]))
+        moved_from(np.concatenate([_report(spec, _worthless(spec)) for _ in range(liars)]))
         for _ in range(DRAWN)
     ]
     bound = largest_shift(spec, liars)
     if bound is None:
         raise OutputError(f"{kind} states no bound on what liars move")
+    worth = float(liars if is_histogram else liars * LARGEST)
     return PoisonedRound(
         mechanism=kind,
         liars=liars,
-        worth=float(liars if spec.answers is Answers.HISTOGRAM else liars * LARGEST),
+        worth=worth,
         bound=float(bound),
-        moved=moved_from(down),
+        moved=moved_from(opposite),
         from_honest=math.fsum(drawn) / DRAWN,
         margin=float(bound) * math.sqrt(math.log(2 / (1 - confidence)) / (2 * DRAWN)),
-        amplified=spec.needs_crowd,
+        amplified=bound > worth,
         missed=sum(poisoned.complaint(signed, board, user) is not None for user in range(users)),
     )
 
@@ -219,21 +237,31 @@ def extreme_lies(
     The answer is the sum, or the count of symbol 0. The liars do not know the other messages, so
     they try each choice with the analyst's estimator beside several boards, one message of which
     takes values all over the alphabet, and take the pair whose least difference is largest. The
-    first of the two has the larger answer beside the first board.
+    first of the two is farther from the answer with honest reports of theirs.
     """
     lies = list(_candidates(spec.alphabet, liars * spec.messages_per_user))
+    told = np.concatenate([_report(spec, _worthless(spec)) for _ in range(liars)])
     honest = np.concatenate([_report(spec, 0) for _ in range(users)])
     rows = []
     for first in _spread(spec.alphabet, IMAGINED):
         beside = np.concatenate([[first], honest[1:]])
         rows.append(
-            [_target(spec, np.concatenate([beside, lie]), users + liars, 0) for lie in lies]
+            [
+                _target(spec, np.concatenate([beside, sent]), users + liars, 0)
+                for sent in (told, *lies)
+            ]
         )
     answers = np.array(rows)
     differences = np.abs(answers[:, :, None] - answers[:, None, :]).min(axis=0)
-    pair = np.unravel_index(differences.argmax(), differences.shape)
-    low, high = sorted(map(int, pair), key=lambda at: float(answers[0, at]))
-    return lies[high], lies[low]
+    from_honest, apart = differences[0, 1:], differences[1:, 1:]
+    pair = np.unravel_index(apart.argmax(), apart.shape)
+    near, far = sorted(map(int, pair), key=lambda at: float(from_honest[at]))
+    return lies[far], lies[near]
+
+
+def _worthless(spec: Mechanism) -> int:
+    """A value that adds nothing to the answer."""
+    return spec.domain - 1 if spec.answers is Answers.HISTOGRAM else 0
 
 
 def _candidates(alphabet: int, messages: int) -> Iterator[NDArray[np.int64]]:

@@ -1,20 +1,19 @@
-"""Spoil: a lost message, a lying user, no honest node.
+"""Spoil: a lost or exchanged message, no honest node.
 
 A sum of split values does not tolerate them; a sum of bits does.
 
-**What the adversary has.** One mix node; or one credential; or every mix node.
+**What the adversary has.** One mix node; or every mix node.
 
 **What it does, and why that should work.** Under split-mix a user's messages are random numbers
 that add up to its noisy value modulo q. Without one of them, or with another number in its place,
-the sum of all is a random number, too. A user may send any numbers: the sum moves by whatever it
-likes, up to half of the modulus, where in unary (rr-shuffle) it moves by that user's bits at most.
-And an adversary who traces all messages of a user adds them up: what is left is the user's own
-share of the noise, which is nearly always 0.
+the sum of all is a random number, too. And an adversary who
+traces all messages of a user adds them up: what is left is the user's own share of the noise, which
+is nearly always 0.
 
 **What stops it.** A message that is lost, repeated or marked is counted and signed for, or its tag
 stands on the board twice: then there is no answer, rather than a wrong one. One that is exchanged
 with all counts right is missed by its sender, who holds a receipt. While one node is honest, no
-message is traced. Nothing stops a user who lies: its numbers are as random as anybody's.
+message is traced. What users who lie can do is the subject of `poison`.
 
 Sources: Balle et al. 2020 and Ghazi et al. 2020, on the mechanism; docs/accounting.md, S19, on what
 it does not give.
@@ -41,7 +40,6 @@ from shuffledp.progress import Stages
 from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack, whole_number
 from shuffledp_adversary.attacks.exchange.node import Orders
 from shuffledp_adversary.attacks.exchange.rounds import (
-    LARGEST,
     Observation,
     TamperedRound,
     judge,
@@ -57,7 +55,7 @@ from shuffledp_core.answering.decoding import decode
 from shuffledp_core.answering.estimates import Present
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import OutputError, UsageError
-from shuffledp_core.mechanisms import RRShuffle, SplitMix
+from shuffledp_core.mechanisms import SplitMix
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_privacy.sums.errors import sgdl_log_mass
 from shuffledp_sim.demo import DemoOptions, play_round
@@ -72,10 +70,6 @@ what counts them.
 SILENT: Final = (("exchange", 1), ("exchange", 3), ("alter", 3))
 """Those that leave every count right."""
 
-LIE: Final = "lie"
-"""Name of the scenario in which a user sends the answer that moves the sum most."""
-
-BITS: Final = 2
 NODES: Final = 3
 
 TRACED_USERS: Final = 100
@@ -83,7 +77,7 @@ TRACED_USERS: Final = 100
 
 _LESSON: Final = (
     "A sum of pieces has no answer once a message is lost or doubled, and a wrong one once a node "
-    "exchanges it, which only its sender notices. One user moves it by any number, unseen. "
+    "exchanges it, which only its sender notices. "
     "Without an honest node each value is read off, because a user's own share of the noise is "
     "almost always 0."
 )
@@ -95,15 +89,13 @@ class SpoiledRound:
 
     The error is None if no sum was published.
 
-    `shift` is the difference from the estimate of the honest users' messages; `worth` is what one
-    more bit adds, if messages are bits.
+    `shift` is the difference from the estimate of the users' own messages.
     """
 
     mechanism: str
     what: str
     seen: Observation
     shift: float | None
-    worth: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Entries for the report's JSON."""
@@ -116,7 +108,7 @@ class SpoiledRound:
 
 
 def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
-    """Play real rounds: each tampering, a liar under two mechanisms, no honest node.
+    """Play real rounds: each tampering, then one without an honest node.
 
     `users` take part in the round without an honest node.
 
@@ -142,7 +134,6 @@ def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDEN
     findings = (
         *findings_of_losses(rounds),
         *findings_of_exchanges(rounds),
-        *findings_of_lies(rounds),
         *findings_without_honest_node(captured, confidence),
     )
     details = {"rounds": [spoiled.to_dict() for spoiled in rounds]}
@@ -152,7 +143,7 @@ def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDEN
 async def _play(folder: Path, stages: Stages) -> list[SpoiledRound]:
     system, orders = tamperable_system(folder)
     rounds: list[SpoiledRound] = []
-    total = len(COUNTED) + len(SILENT) + 3
+    total = len(COUNTED) + len(SILENT) + 1
 
     def record(spoiled: SpoiledRound) -> None:
         rounds.append(spoiled)
@@ -164,16 +155,9 @@ async def _play(folder: Path, stages: Stages) -> list[SpoiledRound]:
         for name, position in (*COUNTED, *SILENT):
             record(await _play_tampered(system, orders, name, position))
         orders.give(None)
-        for kind in (SplitMix.kind, RRShuffle.kind):
-            record(await _play_lie(system, kind))
     finally:
         system.stop()
     return rounds
-
-
-async def _open(system: LocalSystem, position: int, mechanism: str) -> TamperedRound:
-    plan = msgspec.structs.replace(plan_for(system, position), mechanism=mechanism)
-    return await open_tampered(system, plan)
 
 
 async def _play_tampered(
@@ -181,28 +165,15 @@ async def _play_tampered(
 ) -> SpoiledRound:
     """Play a split-mix round in which the malicious node carries out its order."""
     orders.give(name)
-    played = await _open(system, position, SplitMix.kind)
+    plan = msgspec.structs.replace(plan_for(system, position), mechanism=SplitMix.kind)
+    played = await open_tampered(system, plan)
     await played.submit()
     return await _judge(played, orders, name or "nothing", position)
 
 
-async def _play_lie(system: LocalSystem, mechanism: str) -> SpoiledRound:
-    """A round of honest nodes, in which one more user sends the answer that moves the sum most."""
-    played = await _open(system, 2, mechanism)
-    await played.submit()
-    spec = played.verified.mechanism
-    # All ones; of numbers modulo q, half of the modulus.
-    await played.send(
-        played.seal_all([spec.messages_per_user if spec.alphabet == BITS else spec.alphabet // 2])
-    )
-    return await _judge(played, None, LIE, 2)
-
-
-async def _judge(
-    played: TamperedRound, orders: Orders | None, what: str, position: int
-) -> SpoiledRound:
+async def _judge(played: TamperedRound, orders: Orders, what: str, position: int) -> SpoiledRound:
     signed = await played.finish()
-    seen = await judge(played, signed, b"" if orders is None else orders.made_up(), what, position)
+    seen = await judge(played, signed, orders.made_up(), what, position)
     result, spec = verify_from(played.roster.analyst, signed, Result), played.verified.mechanism
     own_messages = b"".join(submission.messages for submission in played.honest)
     users = len(played.honest)
@@ -218,9 +189,6 @@ async def _judge(
         what=what,
         seen=seen,
         shift=None if result.estimate is None else result.estimate.values[0] - estimate(counts),
-        worth=estimate((counts[0] - 1, counts[1] + 1)) - estimate(counts)
-        if spec.alphabet == BITS
-        else None,
     )
 
 
@@ -304,31 +272,6 @@ def _off(shift: float | None) -> str:
     return "no answer" if shift is None else f"sum off by {shift:g}"
 
 
-def findings_of_lies(rounds: Sequence[SpoiledRound]) -> list[Finding]:
-    """Findings on one dishonest user among honest nodes: how far the sum moves."""
-    findings = []
-    for spoiled in rounds:
-        if spoiled.what != LIE or spoiled.shift is None:
-            continue
-        claim = ClaimedLimit("what one user's value is at most", float(LARGEST))
-        if spoiled.worth is not None:
-            claim = ClaimedLimit(
-                "its bits at most, debiased", spoiled.seen.messages * spoiled.worth
-            )
-        findings.append(
-            _count(
-                f"one user lies, {spoiled.mechanism}, all nodes honest",
-                "is how far it moved the sum",
-                claim,
-                abs(spoiled.shift),
-                1,
-                defended=spoiled.worth is not None,
-                note=f"noticed by {spoiled.seen.by}",
-            )
-        )
-    return findings
-
-
 def findings_without_honest_node(captured: CapturedRound, confidence: float) -> list[Finding]:
     """Findings on values read off the pieces, with no honest node and with each honest in turn."""
     everyone = frozenset(captured.logs)
@@ -383,7 +326,7 @@ def _count(
 
 ATTACK: Final = Attack(
     name="spoil",
-    summary="Spoil a sum of pieces by one lost message, a lying user, or no honest node.",
+    summary="Spoil a sum of pieces by one lost or exchanged message, or without an honest node.",
     run=run_spoil,
     options={
         "users": whole_number("Simulated users of the round without an honest node."),

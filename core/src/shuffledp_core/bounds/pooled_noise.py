@@ -106,7 +106,7 @@ def _room(rate: Fraction, mean: int, symbols: int, spare: int) -> float:
 
 
 def _error(law: SumLaw, terms: int) -> float:
-    """Largest error of one probability of a sum, where `law.error` is that of all together.
+    """Largest error of one probability of a sum; `law.error` bounds that of all its probabilities.
 
     The transform's part is spread evenly; a difference of two sums rounds twice.
     """
