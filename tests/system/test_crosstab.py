@@ -13,9 +13,10 @@ from client_rounds import Draft, make_certificate, make_deployment
 from rich.console import Console
 
 from shuffledp_core.answering.estimation import estimate
-from shuffledp_core.mechanisms import HadamardHistogram, KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import DummyHistogram, HadamardHistogram, KRRHistogram, Mechanism
 from shuffledp_core.questions import CategoryField, RangeField, RecordSchema, among, table
 from shuffledp_ops.results.exporting import rows_of
+from shuffledp_ops.rounds import charts
 from shuffledp_ops.rounds import wording as sentences
 from shuffledp_ops.rounds.page import page
 from shuffledp_ops.rounds.picture import draw_report
@@ -45,9 +46,10 @@ def make(
     question = table(SCHEMA, *fields, where={"country": among("DE")}, others="abroad")
     draft = Draft(make_deployment(folder / "keys"))
     final = make_certificate(draft.deployment, mechanism, wording=question.wording)
-    answer = estimate(mechanism, counts, sum(counts))
+    users = sum(counts) // mechanism.messages_per_user
+    answer = estimate(mechanism, counts, users)
     return RoundReport(
-        "ab" * 16, sum(counts), sum(counts), sum(counts), answer, final, "sealed-box", {}, {},
+        "ab" * 16, users, users, sum(counts), answer, final, "sealed-box", {}, {},
         labels=question.wording.names(), column=", ".join(question.wording.fields),
     )  # fmt: skip
 
@@ -92,6 +94,16 @@ def test_rows_and_columns_of_the_page_add_up(report: RoundReport) -> None:
     numbers = np.array([[int(text.replace(",", "")) for text in row[1:]] for row in rows])
     assert np.abs(numbers[:2].sum(axis=0) - numbers[2]).max() <= 1  # rounded one by one
     assert np.abs(numbers[:, :3].sum(axis=1) - numbers[:, 3]).max() <= 2
+
+
+def test_the_sentence_has_the_largest_number_of_the_table(tmp_path: Path) -> None:
+    dummies = DummyHistogram(symbols=7, slots=1, fill=Fraction(1, 4))
+    report = make(tmp_path, dummies, ("sex", "age"), [*COUNTS, 400])
+    assert report.table is not None
+    fitted = report.table.fitted.cells
+    largest = max(fitted.values)
+    assert largest != max(report.estimate.values)
+    assert f"about {charts.figure(largest)} of " in page(report, set())
 
 
 def test_names_are_text_and_small_cells_are_marked(report: RoundReport) -> None:

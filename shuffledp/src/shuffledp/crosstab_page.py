@@ -72,7 +72,8 @@ def remarks(table: CrossTable) -> Iterator[str]:
     """Sentences about the table."""
     yield (
         "Small print below each number: its 95% interval. Cells and sums are fitted to the number "
-        "of answers by least squares, so that they add up; All numbers has the signed estimates."
+        "of answers by least squares, so that they add up before they are rounded. “All numbers” "
+        "has the signed estimates."
     )
     if any(number.is_small for row in table.cells for number in row):
         yield f"{SMALL} The interval contains 0: there may be no such people."

@@ -160,6 +160,8 @@ def _in_a_sentence(report: RoundReport) -> str:
         return f"{words}; mean: <strong>{estimate.mean:.4g}</strong> ± {error}."
     if report.quantiles:
         return quantile_parts.in_a_sentence(report)
+    if report.table is not None:
+        estimate = report.table.fitted.cells  # the numbers of the table below
     top = max(range(len(estimate.values)), key=estimate.values.__getitem__)
     numbers = [
         charts.figure(number)
