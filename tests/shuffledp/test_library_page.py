@@ -76,7 +76,7 @@ def test_the_lines_about_percentiles_run_as_they_stand(capsys: pytest.CaptureFix
     (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     told: dict[str, Any] = {}
     exec(compile(block, str(page), "exec"), told)  # noqa: S102 - the page is ours
-    assert told["found"].quantile(0.5).low <= 45
+    assert told["distribution"].quantile(0.5).low <= 45
     assert "RangeEstimate(people=" in capsys.readouterr().out
 
 
