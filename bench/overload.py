@@ -154,11 +154,11 @@ def show(factor: int, rate: float, arrivals: Arrivals, timeline: Timeline, befor
     within = np.count_nonzero(finished <= SECONDS) / SECONDS
     most = np.quantile(finished, 0.9)
     taken = np.count_nonzero(finished <= most)
-    whole = taken / most
+    fraction = taken / most
     spent = arrivals.spent[taken - 1] - before
     calls = arrivals.outcomes
     print(
-        f"  {factor:>3} {rate:>9,.0f} {within:>10,.0f} {whole:>10,.0f}"
+        f"  {factor:>3} {rate:>9,.0f} {within:>10,.0f} {fraction:>10,.0f}"
         f" {np.median(arrivals.first_answers):>10.2f}"
         f" {np.median(timeline.latency[accepted]):>10.2f}"
         f" {calls['busy']:>8,} {calls['closed or cancelled']:>8,}"

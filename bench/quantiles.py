@@ -50,9 +50,9 @@ def errors(
     shares = []
     for share in QUANTILES:
         rank = share * people
-        found = min(int(np.searchsorted(rising, rank - 1e-9 * people)), tree.bins - 1)
-        below = sums[found - 1] if found else 0
-        ranks.append(max(0.0, below - rank, rank - sums[found]) / people)
+        estimate = min(int(np.searchsorted(rising, rank - 1e-9 * people)), tree.bins - 1)
+        below = sums[estimate - 1] if estimate else 0
+        ranks.append(max(0.0, below - rank, rank - sums[estimate]) / people)
         true = int(np.searchsorted(sums, rank))
         shares.append(abs(estimated[true] - sums[true]) / people)
     return ranks, shares
@@ -84,13 +84,13 @@ def main() -> None:
         law = bounded_laplace_law(spec.noise_epsilon, mean)
         places = np.arange(-mean, mean + 1)
         size = options.bins + (len(used.widths) if used.has_groups else 0)
-        found = [
+        errors_of_rounds = [
             errors(used, numbers.choice(places, (nodes, size), p=law).sum(axis=0), bins)
             for _ in range(options.rounds)
         ]
         cells = [name]
         for kind in range(2):
-            every = np.array([one[kind] for one in found]) * 100
+            every = np.array([both[kind] for both in errors_of_rounds]) * 100
             cells += [f"{np.quantile(every, 0.95):.3f}%", f"{every.max():.3f}%"]
         print(" | ".join(cells))
 

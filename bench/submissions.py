@@ -198,7 +198,7 @@ async def sealed_submissions(
         loop.run_in_executor(pool, seal_users, verified, chunk)
         for chunk in enrolled_users(system, verified, values)
     ]
-    return verified, [one for piece in await asyncio.gather(*pieces) for one in piece]
+    return verified, [submission for piece in await asyncio.gather(*pieces) for submission in piece]
 
 
 async def compare(load: Load) -> None:

@@ -31,8 +31,8 @@ def export_board(files: RoundFiles, round_id: str, public: Path) -> None:
     _link(files.board(), part / "board")
     for tile in files.tiles.paths():
         _link(tile, part / "tiles" / tile.name)
-    for made in (part, part / "tiles"):
-        made.chmod(_FOLDER_MODE)  # whatever the umask is
+    for new_folder in (part, part / "tiles"):
+        new_folder.chmod(_FOLDER_MODE)  # whatever the umask is
     part.rename(folder)
 
 

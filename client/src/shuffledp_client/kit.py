@@ -256,7 +256,7 @@ class Device:
             return Checked(round_id, standing, str(error), error=error)
         except ShuffleDPError as error:
             return Checked(round_id, Standing.UNCLEAR, str(error), error=error)
-        return Checked(round_id, Standing.COUNTED, _found(result), result)
+        return Checked(round_id, Standing.COUNTED, _messages_seen(result), result)
 
     async def _missing(self, round_id: str, error: ReceiptMissingError) -> Checked:
         """Report cheating only if it can be shown to others, or if the suite allows no evidence."""
@@ -335,7 +335,7 @@ class Device:
         await asyncio.sleep(max(0.0, until - loop.time()))
 
 
-def _found(result: CheckedResult) -> str:
+def _messages_seen(result: CheckedResult) -> str:
     """How many of a user's messages were found, in words."""
     final, found = result.final, result.found or 0
     if found == final.mechanism.messages_per_user:

@@ -47,7 +47,7 @@ from shuffledp_core.answering.estimates import Present
 from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.documents.wording import QuestionAxis, QuestionWording, SymbolNames
 from shuffledp_core.errors import OutputError, UsageError
-from shuffledp_core.mechanisms import MECHANISMS, Mechanism, NodeTree
+from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.mechanisms.base import Answers
 from shuffledp_core.mechanisms.liars import largest_shift
 from shuffledp_core.runtime.keys import verify_from
@@ -65,8 +65,8 @@ MOST: Final = 100
 LARGEST: Final = 3
 """Largest value: sums of 0 to 3, counts of four symbols."""
 
-SIZES: Final = {NodeTree.kind: 100}
-"""Sizes at which a mechanism has several columns, where that is another one."""
+BINS: Final = 100
+"""Bins of a histogram for quantiles, so that it has groups too."""
 
 TWO_QUESTIONS: Final = QuestionWording(
     id="two-questions",
@@ -176,7 +176,7 @@ async def _play(
         RoundPlan(
             population=system.population,
             mechanism=kind,
-            size=SIZES.get(kind, MECHANISMS[kind].size_for(LARGEST)),
+            size=BINS if MECHANISMS[kind].for_ranges else MECHANISMS[kind].size_for(LARGEST),
             wording=TWO_QUESTIONS if MECHANISMS[kind].counts_columns else msgspec.UNSET,
             epsilon=2.0,
             delta=1e-2,
@@ -240,7 +240,7 @@ def extreme_lies(
     first of the two is farther from the answer with honest reports of theirs.
     """
     lies = list(_candidates(spec.alphabet, liars * spec.messages_per_user))
-    told = np.concatenate([_report(spec, _worthless(spec)) for _ in range(liars)])
+    worthless = np.concatenate([_report(spec, _worthless(spec)) for _ in range(liars)])
     honest = np.concatenate([_report(spec, 0) for _ in range(users)])
     rows = []
     for first in _spread(spec.alphabet, IMAGINED):
@@ -248,7 +248,7 @@ def extreme_lies(
         rows.append(
             [
                 _target(spec, np.concatenate([beside, sent]), users + liars, 0)
-                for sent in (told, *lies)
+                for sent in (worthless, *lies)
             ]
         )
     answers = np.array(rows)

@@ -98,11 +98,11 @@ class BinTree:
         means = self.group_sums(queries) / self.widths
         shares = self._variances / self._variances.sum()
         moved = means - (means @ shares)[..., np.newaxis]
-        own = queries - self.spread(means)
+        within = queries - self.spread(means)
         if not self.has_groups:
-            return own + self.spread(moved)
+            return within + self.spread(moved)
         group_share = moved * self._variances
-        bin_share = self.spread(moved / (self.widths + 1)) + own
+        bin_share = self.spread(moved / (self.widths + 1)) + within
         return np.concatenate([group_share, bin_share], axis=-1)
 
     @cached_property
@@ -161,10 +161,10 @@ class BinTree:
             weights = []
             for other in widths:
                 if other == width:
-                    own = mean - common
-                    rest = own / (width + 1) if self.has_groups else own
+                    remaining = mean - common
+                    rest = remaining / (width + 1) if self.has_groups else remaining
                     weights += [rest + 1 - mean, *([rest - mean] if width > 1 else [])]
-                    weights += [own * variance[width]] if self.has_groups else []
+                    weights += [remaining * variance[width]] if self.has_groups else []
                 if numbers[other] > (other == width):
                     rest = -common / (other + 1) if self.has_groups else -common
                     weights += [rest, *([-common * variance[other]] if self.has_groups else [])]

@@ -118,12 +118,12 @@ def _beta_fraction(a: Floats, b: Floats, x: Floats) -> Floats:
     for index in range(1, MOST_TERMS):
         if places.size == 0:
             return settled
-        place = a + 2 * index
-        even = index * (b - index) * x / ((place - 1.0) * place)
+        term = a + 2 * index
+        even = index * (b - index) * x / ((term - 1.0) * term)
         denominators = 1.0 / (1.0 + even * denominators)
         numerators = 1.0 + even / numerators
         value *= denominators * numerators
-        odd = -(a + index) * (a + b + index) * x / (place * (place + 1.0))
+        odd = -(a + index) * (a + b + index) * x / (term * (term + 1.0))
         denominators = 1.0 / (1.0 + odd * denominators)
         numerators = 1.0 + odd / numerators
         step = denominators * numerators
