@@ -11,7 +11,7 @@ terminal=
 [ -t 0 ] && [ -t 1 ] || terminal=-T
 case " ${OVERLAYS:-} " in *" corrupt "* | *" student "*) set -- --allow-corrupt "$@" ;; esac # a laboratory, by the operator's own word
 sh deploy/compose.sh run --no-deps $terminal --name "$name" operator round /keys \
-    --mechanism "${MECHANISM:-geo-shuffle}" --max-value "${MAX_VALUE:-20}" --epsilon "${EPSILON:-1}" \
+    --mechanism "${MECHANISM:-node-sum}" --max-value "${MAX_VALUE:-20}" --epsilon "${EPSILON:-1}" \
     --min-reports "$users" --max-reports "$users" --open-seconds "${OPEN_SECONDS:-600}" --out /out "$@"
 mkdir -p out
 docker cp "$name:/out/." out/ >/dev/null

@@ -314,4 +314,6 @@ def test_published_formulas_ask_for_more_dummies_than_are_needed() -> None:
     assert errors["node-histogram, 3 nodes"] < errors["dummy-histogram"]
     assert 3 * errors["dummy-histogram"] < errors["Luo, Wang, Yi 2022"]
     assert errors["Luo, Wang, Yi 2022"] == pytest.approx((32 * math.log(2e6)) ** 0.5)
+    program = errors["Luo, Wang, Yi 2022, their program"]
+    assert errors["dummy-histogram"] < program < errors["Luo, Wang, Yi 2022"] / 2
     assert errors["Luo, Wang, Yi 2022"] < errors["Balcer, Cheu 2020"] < errors["k-RR"]

@@ -113,8 +113,14 @@ def line(
 
 
 def series_style(index: int) -> dict[str, Any]:
-    """Colour and marker of the series with this number, where several are of one kind."""
-    return {"color": CYCLE[index % len(CYCLE)], "marker": MARKERS[index % len(MARKERS)], "ms": 4.5}
+    """Colour, marker and line of the series with this number, where several are of one kind."""
+    lap, turn = divmod(index, len(CYCLE))
+    return {
+        "color": CYCLE[turn],
+        "marker": MARKERS[turn],
+        "ms": 4.5,
+        "ls": ("-", ":", "-.")[lap],
+    }
 
 
 def legend_below(figure: Figure, *, columns: int = 4) -> None:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import DELTA, logarithmic
 from shuffledp_experiments.beyond.plans import calibrated_spec, central_error, dummies, krr
@@ -39,6 +41,28 @@ def dummies_of_luo(epsilon: float, delta: float) -> float:
     return 32 * math.log(2 / delta) / epsilon**2
 
 
+def dummies_of_luo_program(users: int, epsilon: float, delta: float) -> float:
+    """Dummies of each symbol by the program of Luo, Wang and Yi 2022 (hkustDB/SDPFE).
+
+    The least mean, up to 0.1, at which two independent binomial counts X and Y of dummies have
+    Pr[X + 1 >= e^ε Y] <= δ.
+    """
+    from scipy.stats import binom  # here: scipy is slow to import
+
+    largest = dummies_of_luo(epsilon, delta)
+    counts = np.arange(min(users, int(largest + 40 * math.sqrt(largest))) + 1)
+    beaten_from = np.maximum(np.ceil(math.exp(epsilon) * counts - 1), 0)
+    low, high = 0.0, largest
+    while high - low > 0.1:
+        mean = (low + high) / 2
+        law = binom(users, mean / users)
+        if law.pmf(counts) @ law.sf(beaten_from - 1) <= delta:
+            high = mean
+        else:
+            low = mean
+    return high
+
+
 def dummies_of_balcer(epsilon: float, delta: float) -> float:
     """Empty slots of each symbol by Balcer and Cheu 2020: 50 ln(2/δ)/ε² for one bit.
 
@@ -58,7 +82,15 @@ def _among_dummies(users: int, symbols: int, epsilon: float) -> _Cost:
 
 
 def _luo(users: int, symbols: int, epsilon: float) -> _Cost:
-    mean = dummies_of_luo(epsilon, DELTA)
+    return _cost_of_dummies(dummies_of_luo(epsilon, DELTA), users, symbols)
+
+
+def _luo_program(users: int, symbols: int, epsilon: float) -> _Cost:
+    mean = dummies_of_luo_program(users, epsilon, DELTA)
+    return _cost_of_dummies(mean, users, symbols)
+
+
+def _cost_of_dummies(mean: float, users: int, symbols: int) -> _Cost:
     return _Cost(math.sqrt(mean), 1 + math.ceil(mean * symbols / users))
 
 
@@ -100,7 +132,10 @@ def _hadamard(users: int, symbols: int, epsilon: float) -> _Cost:
 
 
 def _sample_cost(users: int, symbols: int, epsilon: float) -> _Cost:  # noqa: ARG001
-    """Sampling and a threshold, as published for Nebula; all hold the symbol."""
+    """Sampling as published for Nebula; all hold the symbol.
+
+    The dummies that the revised paper adds are not modelled.
+    """
     share = sampled_share(epsilon)
     return _Cost(math.sqrt(users * (1 - share) / share), share)
 
@@ -118,9 +153,10 @@ def threshold(delta: float) -> int:
 _PLANS: Final[dict[str, tuple[Kind, Callable[[int, int, float], _Cost]]]] = {
     "k-RR": (Kind.CERTIFIED, _krr),
     "hadamard-histogram": (Kind.CERTIFIED, _hadamard),
-    "Nebula: sampling, threshold": (Kind.PRINTED, _sample_cost),
+    "Nebula's sampling, without its dummies": (Kind.PRINTED, _sample_cost),
     "Balcer, Cheu 2020": (Kind.PRINTED, _balcer),
     "Luo, Wang, Yi 2022": (Kind.PRINTED, _luo),
+    "Luo, Wang, Yi 2022, their program": (Kind.PRINTED, _luo_program),
     _CERTIFIED: (Kind.CERTIFIED, _among_dummies),
     _HASHED: (Kind.CERTIFIED, lambda users, _, epsilon: cost_of_hashing(users, epsilon)),
     _BY_NODES: (Kind.CERTIFIED, _nodes),
@@ -150,13 +186,15 @@ def _run_n17(work: RunInputs) -> Results:
     certified = standard_error(dummies(work["n"][-1], work["k"][0], epsilon), work["n"][-1]) ** 2
     formulas = (
         f"dummies of a symbol: certified {certified:.1f}; Luo, Wang, Yi 2022 "
-        f"{dummies_of_luo(epsilon, DELTA):.0f}; Balcer, Cheu 2020 "
-        f"{dummies_of_balcer(epsilon, DELTA):,.0f} empty slots"
+        f"{dummies_of_luo(epsilon, DELTA):.0f} by their formula and "
+        f"{dummies_of_luo_program(work['n'][-1], epsilon, DELTA):.0f} by their program; "
+        f"Balcer, Cheu 2020 {dummies_of_balcer(epsilon, DELTA):,.0f} empty slots"
     )
     share = sampled_share(epsilon)
+    error = math.sqrt(1000 * (1 - share) / share)
     sampling = (
-        f"Nebula, as published for one person more or less: {share:.1%} are sampled, a count of "
-        f"1,000 has an error of {math.sqrt(1000 * (1 - share) / share):.0f}, and counts below "
+        f"Nebula without its dummies, as published for one person more or less: {share:.1%} "
+        f"are sampled, a count of 1,000 has an error of {error:.0f}, and counts below "
         f"{threshold(DELTA) / share:.0f} are mostly not shown"
     )
     return Results(
