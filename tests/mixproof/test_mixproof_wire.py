@@ -271,7 +271,7 @@ def test_a_digest_in_a_header_has_one_spelling(spelling: str) -> None:
 def test_no_header_of_a_verified_round_counts_a_dropped_message(dropped: tuple[int, ...]) -> None:
     route, headers = signed_headers((5, 5, 5), dropped)
     assert check_headers(headers, route, "r", 2, 5) == dropped[-1]
-    with pytest.raises(CountMismatchError, match="nobody drops any"):
+    with pytest.raises(CountMismatchError, match="no node may drop any"):
         check_headers(headers, route, "r", 2, 5, excluding=True)
 
 

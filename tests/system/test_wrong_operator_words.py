@@ -44,7 +44,7 @@ WRONG: list[tuple[str, str]] = [
     ("round {keys} --colluding 5", "colluding must be from 0 to min_reports - 1, not 5"),
     ("round {keys} --colluding -1", "greater than or equal to 0"),
     ("round {keys} --question -1", "greater than or equal to 0"),
-    ("round {keys} --route node-1 --route node-1", "a node may stand only once on the route"),
+    ("round {keys} --route node-1 --route node-1", "a node may occur only once on the route"),
     ("round {keys} --mix shaken", "'shaken' is not one of 'plain', 'verified'"),
     ("round {keys} --open-seconds nan", "open_seconds must be above 0 and at most a year, not nan"),
     ("round {keys} --open-seconds 0", "open_seconds must be above 0 and at most a year, not 0.0"),

@@ -27,7 +27,7 @@ Bytes = bytes | bytearray | memoryview | NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Board:
-    """A counted board.
+    """Counts of a board: how often each symbol occurs, and how many messages are invalid.
 
     Attributes:
         messages: number of all messages on it.

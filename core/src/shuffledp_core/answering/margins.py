@@ -77,7 +77,7 @@ class TableEstimate:
 
     @cached_property
     def in_cells(self) -> Estimate:
-        """People in any cell: everybody but the others; one value."""
+        """Number of people in any cell, that is, all but the others; an estimate of one value."""
         return self.margin()
 
     def _pool(self, groups: NDArray[np.int64]) -> Estimate:
@@ -134,7 +134,14 @@ def total_of_reports(groups: int, present: Present) -> Estimate:
 def subtract_noise(
     sums: NDArray[np.int64], present: Present, noise: tuple[float, float], ends: tuple[float, float]
 ) -> Estimate:
-    """Counts less their noise, of this mean and deviation, which lies between these ends."""
+    """Subtract the mean of the noise from counts, with intervals from the ends of its range.
+
+    Args:
+        sums: the counts.
+        present: the messages that count.
+        noise: mean and standard deviation of the noise in each count.
+        ends: numbers between which the noise lies with probability at least 95%.
+    """
     most = float(present.reports)
     mean, deviation = noise
     return Estimate(

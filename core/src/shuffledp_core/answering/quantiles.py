@@ -172,7 +172,7 @@ class BinDistribution:
 
     @property
     def _margins(self) -> NDArray[np.float64]:
-        """More than the half-width of every interval of `band`."""
+        """Upper bounds of the half-widths of the intervals of `band`."""
         return _FARTHEST * self.prefix_errors() + self.present.lost
 
 

@@ -69,7 +69,7 @@ class BinTree:
 
     @cached_property
     def _variances(self) -> Floats:
-        """Variance of each group by its own count and bins, in those of a count."""
+        """Variance of each group's estimate from its count and bins, in units of a count's."""
         widths = self.widths.astype(np.float64)
         return widths / (widths + 1) if self.has_groups else widths
 
@@ -107,7 +107,7 @@ class BinTree:
 
     @cached_property
     def bin_kinds(self) -> NDArray[np.int64]:
-        """0 for the bins of groups that are as wide as the first, 1 for those of the last other."""
+        """Kind of each bin: 0 in a group as wide as the first one, 1 in a narrower last group."""
         narrow = (self.widths != self.widths[0]).astype(np.int64)
         return np.repeat(narrow, self.widths)
 
@@ -119,7 +119,7 @@ class BinTree:
 
     @cached_property
     def bin_spreads(self) -> Floats:
-        """Standard deviation of each bin's estimate in those of a count, shape (bins,)."""
+        """Standard deviation of each bin's estimate, in units of a count's; shape (bins,)."""
         spreads = np.sqrt((self.coefficients(self.bin_queries) ** 2).sum(axis=1))
         return np.asarray(spreads[self.bin_kinds])
 
@@ -128,7 +128,7 @@ class BinTree:
         return (np.arange(self.bins) < np.asarray(ends)[:, np.newaxis]).astype(np.float64)
 
     def largest_prefix_variance(self) -> float:
-        """Largest variance of the number of users in the first bins, in those of a count."""
+        """Largest variance of the number of users in the first bins, in units of a count's."""
         largest = 0.0
         for start in range(1, self.bins, _ROWS):
             ends = np.arange(start, min(start + _ROWS, self.bins))

@@ -96,9 +96,10 @@ class BlanketedCounts:
         return max(0.0, excess * (1 - 4 * MARGIN) - math.exp(epsilon) * OUTSIDE)
 
     def _attained_with_two_symbols(self, epsilon: float) -> float:
-        """From the count of a, given how many of the first group are uniform.
+        """Attained δ for two symbols, from the count of a and the number of uniform messages.
 
-        All other honest users hold b. Empty slots tell that number.
+        All other honest users hold b. The number of uniform messages of the first group is known,
+        because empty slots are counted.
         """
         import numpy as np
 
@@ -118,7 +119,7 @@ class BlanketedCounts:
         return max(0.0, total * (1 - 2 * MARGIN) - math.exp(epsilon) * OUTSIDE)
 
     def _fewest_others(self) -> int:
-        """A number that uniform messages of other symbols than a and b are rarely below."""
+        """Number that uniform messages of symbols other than a and b rarely fall short of."""
         fewest = 0
         for group in self.groups:
             mean = group.number * float(group.fill) * (self.symbols - 2) / self.symbols

@@ -67,7 +67,7 @@ def histogram_losses(rate: Fraction, mean: int, symbols: int, dummies: int) -> P
     masses = (opposite, alike, unlikely**2 * opposite)
 
     def infinite(likely: NDArray[np.float64]) -> float:
-        """D_a is 2 mean, or else D_b is 0; `likely` is the room's probability for each sum."""
+        """Mass of infinite losses, D_a = 2 mean or D_b = 0; `likely` is P(room) by sum."""
         return float(law[-1] * (law @ likely[2 * mean :])) + float(
             law[0] * (law[:-1] @ likely[: 2 * mean])
         )

@@ -63,10 +63,10 @@ class OneReport:
     """One report of k-RR behind one honest node's dummies, before and after a change from a to b.
 
     Attributes:
-        rate: ε of a dummy's count, nats.
-        mean: μ.
+        rate: ε of the noise in one count, nats.
+        mean: μ, the mean number of a node's dummies of each symbol.
         symbols: k.
-        dummies: T.
+        dummies: T, the number of dummies of a node.
         blanket: γ of the user's report, in (0, 1).
     """
 

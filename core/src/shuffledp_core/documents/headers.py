@@ -38,7 +38,7 @@ def check_headers(
     excluding: bool = False,
     dummies_per_node: int = 0,
 ) -> int:
-    """Number of onions the route dropped, if every node relayed exactly `accepted` reports.
+    """Check that every node relayed `accepted` reports; return the number of dropped onions.
 
     Docs/protocol.md, "Close".
 
@@ -111,7 +111,7 @@ def check_headers(
         if excluding and header.dropped:  # 6
             raise CountMismatchError(
                 f"{party.name} signed that {header.dropped} messages of a verified round were "
-                "dropped, where nobody drops any"
+                "dropped, but no node may drop any"
             )
         # The last number is the result: if it could fall, a node could hide losses that cost the
         # certificate reports.

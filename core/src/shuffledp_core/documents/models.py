@@ -274,7 +274,7 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         # The guarantee counts nodes as independent; one that stood twice would make the route look
         # longer than it is.
         if len(set(self.route)) != len(self.route):
-            raise ValueError("a node may stand only once on the route")
+            raise ValueError("a node may occur only once on the route")
         if not 0 < self.open_seconds <= 366 * 86400:
             raise ValueError(
                 f"open_seconds must be above 0 and at most a year, not {self.open_seconds}"

@@ -57,7 +57,7 @@ def check_signature(public_key: bytes, signature: bytes, message: bytes) -> None
 
 
 def find_valid(triples: Sequence[Triple]) -> list[bool]:
-    """Tell for each (public key, signature, message) if `check_signature` would accept it.
+    """Return for each (public key, signature, message) if `check_signature` would accept it.
 
     The same rule, for each signature by itself: several equations are never added up.
     """
@@ -79,7 +79,7 @@ def _has_good_form(public_key: bytes, signature: bytes) -> bool:
 
 
 def _equations(triples: Sequence[Triple]) -> list[bool]:
-    """Step 4 for each of some signatures."""
+    """Step 4 for each signature: True if its equation holds."""
     batch = _batch()
     if batch is not None and len(triples) >= batch.fewest:
         return batch.hold(triples)
@@ -193,7 +193,7 @@ class SignatureBatch:
         self._signer: Callable[[bytes], Any] = lru_cache(_KEYS)(library.Signer)
 
     def hold(self, triples: Sequence[Triple]) -> list[bool]:
-        """For each (public key, signature, message), of the right lengths, if step 4 passes."""
+        """Return for each (public key, signature, message) of valid length if step 4 passes."""
         packed = b"".join([signature for _, signature, _ in triples])
         challenges = b"".join([_challenge(*triple) for triple in triples])
         keys = [public_key for public_key, _, _ in triples]

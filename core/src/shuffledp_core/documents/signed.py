@@ -263,7 +263,7 @@ def verify_all(
 def _read_frame(
     signed: Signed, signer: str, public_key: bytes, model: type[Document]
 ) -> Triple | DocumentError:
-    """What the signature must hold for, or why it need not be checked."""
+    """The key, signature and message to verify, or the error that makes verifying needless."""
     if signed.label != model.label:  # 1
         return ForeignDocumentError(
             f"expected a document of type {model.label!r}, got {signed.label!r}"

@@ -91,7 +91,7 @@ class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="name
         return self.names.index(composed)
 
     def describe(self, unit: str) -> str:
-        """What may be answered."""
+        """The possible answers, in words."""
         shown = [self.name(symbol, unit) for symbol in range(min(self.size, 12))]
         return ", ".join(shown) + (", ..." if self.size > len(shown) else "")
 
@@ -142,7 +142,7 @@ class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ran
         return bisect_right(edges, number)
 
     def describe(self, unit: str) -> str:
-        """What may be answered."""
+        """The possible answers, in words."""
         low, high = self.edges[0], self.edges[-1]
         if low == "-inf":
             words = "any number" if high == "inf" else f"up to {high}"
@@ -193,7 +193,7 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
         return nearest
 
     def describe(self, unit: str) -> str:
-        """What may be answered."""
+        """The possible answers, in words."""
         return f"{self.name(0, '')} to {self.name(self.size - 1, unit)}"
 
     def texts(self) -> Iterator[str]:
@@ -439,7 +439,7 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
         return symbol
 
     def locate_record(self, record: Mapping[str, FieldValue]) -> int:
-        """The symbol of a device's record: of the one that has no cell, that of `others`.
+        """The symbol of a device's record; that of `others` for a record without a cell.
 
         Raises:
             ValueError: it has no cell, and the question no symbol for others; the message does not

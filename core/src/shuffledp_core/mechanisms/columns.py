@@ -176,10 +176,7 @@ class ColumnsSpec(HistogramSpec, frozen=True, kw_only=True):
 
 
 def answer_size(spec: Spec) -> int:
-    """Numbers of an estimate: of a histogram one for each value, or for each cell that it counts.
-
-    1 for a sum.
-    """
+    """Length of an estimate: 1 for a sum, else one number per value, or per cell of a column."""
     if isinstance(spec, ColumnsSpec) and spec.counts_columns:
         return sum(spec.column_sizes)
     return spec.domain if spec.answers is Answers.HISTOGRAM else 1

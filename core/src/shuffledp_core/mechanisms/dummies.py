@@ -106,7 +106,7 @@ class DummyHistogram(
         return [answer] + [self.symbols] * self.slots
 
     def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:
-        """The answer at a uniform place among s slots that are drawn."""
+        """The answer at a uniformly drawn position among s slots, each drawn as dummy or empty."""
         symbols = list(self.encode(answer))
         for slot in range(1, len(symbols)):
             if bernoulli(self.fill, integers):
@@ -198,7 +198,7 @@ class DummyHistogram(
     def pool(
         self, values: NDArray[np.float64], groups: NDArray[np.int64], present: Present
     ) -> Estimate:
-        """Counts of each group less its part of all dummies, whose number the counts show."""
+        """Counts of each group less its share of all dummies, whose number the counts reveal."""
         import numpy as np
 
         from shuffledp_core.answering.intervals import binomial_interval

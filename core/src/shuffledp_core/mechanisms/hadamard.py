@@ -57,7 +57,7 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
 
     @property
     def alphabet(self) -> int:
-        """K, the least power of two above k: row 0 tells nothing and belongs to no symbol."""
+        """K, the least power of two above k: row 0 is constant and belongs to no symbol."""
         return 1 << self.symbols.bit_length()
 
     @property
@@ -116,7 +116,7 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         refuse_pure_noise("blanket", self.blanket)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """One more report inside a symbol's half, debiased."""
+        """Shift if every report moves into a symbol's half, debiased."""
         return 2 * liars / (1 - self.blanket)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

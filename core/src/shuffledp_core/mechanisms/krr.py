@@ -90,7 +90,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         refuse_pure_noise("blanket", self.blanket)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """One more report of a symbol, debiased."""
+        """Shift if every report names a given symbol instead of another, debiased."""
         return liars / (1 - self.blanket)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

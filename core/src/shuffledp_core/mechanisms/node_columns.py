@@ -59,7 +59,7 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
 
     @property
     def column_sizes(self) -> tuple[int, ...]:
-        """`columns`."""
+        """Number of cells of each column: the field `columns`."""
         return self.columns
 
     @property
@@ -131,7 +131,7 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
         return max(self._noise(column, nodes=1).deviation for column in range(len(self.columns)))
 
     def largest_shift(self, liars: int) -> Fraction:
-        """All messages in one cell, or in none of its column."""
+        """Shift of a count if every message is in its cell instead of in no cell of its column."""
         return Fraction(liars * self.messages_per_user)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

@@ -90,7 +90,7 @@ class NodeHistogram(
 
     @property
     def dummies_per_node(self) -> int:
-        """T."""
+        """T, the number of dummies that each node adds."""
         return self.dummies
 
     @property
@@ -146,7 +146,7 @@ class NodeHistogram(
         return histogram_losses(self.noise_epsilon, self.mean, self.symbols, self.dummies)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """One more report of a symbol, debiased."""
+        """Shift if every report names a given symbol instead of another, debiased."""
         return liars / (1 - self.blanket)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

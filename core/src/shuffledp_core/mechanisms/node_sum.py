@@ -210,7 +210,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         return self.losses(self.farthest_steps(distance)[0])
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Every message a one of the highest digit, which no one can tell from the others."""
+        """Shift if every message is a one of the highest digit, which no check can exclude."""
         return Fraction(liars * self.messages_per_user * self.weights[-1])
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

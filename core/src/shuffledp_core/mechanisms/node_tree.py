@@ -87,7 +87,7 @@ class NodeTree(ColumnsSpec, frozen=True, kw_only=True, tag="node-tree"):
         return self.count_deviation * float(self.tree.bin_spreads.max())
 
     def largest_shift(self, liars: int) -> Fraction:
-        """All messages in the one cell that moves a bin most, instead of the one that lowers it."""
+        """Shift of a bin if all messages move from the most lowering to the most raising cell."""
         return liars * self.messages_per_user * self.tree.largest_message_shift()
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

@@ -178,7 +178,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
             )
 
     def largest_shift(self, liars: int) -> Fraction:
-        """One more report with the bit of a symbol, debiased."""
+        """Shift if every report sets a symbol's bit instead of not setting it, debiased."""
         low, high = self.report_chances
         return liars / (high - low)
 

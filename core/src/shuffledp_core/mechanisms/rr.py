@@ -69,7 +69,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
         return distance * log_odds(self.randomise)
 
     def witness(self, honest: int, distance: int) -> Witness:
-        """Ones, all other values being 0; of a change by more bits than are convolved, a part."""
+        """Ones, all other values being 0; only some bits of a change too large to convolve."""
         from shuffledp_core.bounds.lower import MOST_BITS, BitCounts
 
         changed, flip = min(distance, MOST_BITS), self.randomise / 2
@@ -80,7 +80,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
         refuse_pure_noise("randomise", self.randomise)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Every bit a one instead of a zero, debiased."""
+        """Shift if every bit is a one instead of a zero, debiased."""
         return liars * self.max_value / (1 - self.randomise)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

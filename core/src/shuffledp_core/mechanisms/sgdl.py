@@ -52,11 +52,11 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
 
     @property
     def noise_shares(self) -> int:
-        """1/r."""
+        """Number of users who together add one noise, 1/r."""
         return self.shares
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Every message a one instead of a zero."""
+        """Shift if every message is a one instead of a zero."""
         return Fraction(liars * self.messages_per_user)
 
     def noise(self, integers: RandomIntegers) -> int:

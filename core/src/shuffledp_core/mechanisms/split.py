@@ -104,7 +104,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         return [*drawn, (answer - sum(drawn)) % self.modulus]
 
     def answers_of_sums(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Modulo q."""
+        """The sums modulo q."""
         return sums % self.modulus
 
     @property
@@ -122,7 +122,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         )
 
     def messages_of(self, counts: Counts) -> int:
-        """The first of both."""
+        """Number of messages, the first of the counts."""
         return int(counts[0])
 
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -154,7 +154,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
             )
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Anywhere, even by one device: a piece is any number modulo q."""
+        """The whole modulus, even for one device, because a piece is any number modulo q."""
         return Fraction(self.modulus - 1 if liars else 0)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

@@ -113,7 +113,7 @@ def recipient(public_key: bytes) -> Any:
 
 
 def agrees(engine: Engine) -> bool:
-    """True if the engine's boxes match libsodium's both ways, and a damaged one stays closed.
+    """True if the engine's boxes match libsodium's both ways, and a damaged one does not open.
 
     Both by table and by ladder.
     """

@@ -358,6 +358,6 @@ def check_suite(name: str, mix: object) -> None:
     if mix == Mix.VERIFIED and name in POST_QUANTUM:
         raise UsageError(
             f"verified mixing cannot use the suite {name!r}: its claims and board stay public, "
-            f"and whoever can compute discrete logarithms later could link them; use plain "
+            f"and anyone who can compute discrete logarithms later could link them; use plain "
             f"mixing, or another suite"
         )

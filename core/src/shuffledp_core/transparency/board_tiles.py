@@ -49,7 +49,7 @@ def tile_bits(messages: int, geometry: Geometry) -> int:
 
 
 def tile_of(message: bytes, bits: int, geometry: Geometry) -> int:
-    """Index of the tile that a plain message belongs into."""
+    """Index of the tile that a plain message belongs to."""
     prefix = message[geometry.tag_at][:_PREFIX_BYTES]
     return int.from_bytes(prefix, "big") >> (8 * _PREFIX_BYTES - bits)
 

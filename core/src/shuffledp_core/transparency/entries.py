@@ -65,7 +65,7 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LedgerLogEntry:
-        """Parses an entry; nothing in it is believed before its documents are verified.
+        """Parses an entry; nothing in it is trusted before its documents are verified.
 
         Raises:
             MalformedDocumentError: it is not one, or not in its one encoding.

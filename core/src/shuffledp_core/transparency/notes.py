@@ -80,7 +80,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Note:
-    """A parsed note; nothing in it is believed before a signature is checked."""
+    """A parsed note; nothing in it is trusted before a signature is checked."""
 
     text: str
     signatures: tuple[tuple[str, bytes], ...]

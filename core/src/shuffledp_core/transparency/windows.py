@@ -53,7 +53,7 @@ class LogWindow:
 
     @classmethod
     def from_bytes(cls, data: bytes, size: int) -> LogWindow:
-        """Parse the window of a log of `size` entries; nothing in it is believed yet.
+        """Parse the window of a log of `size` entries; nothing in it is trusted yet.
 
         Raises:
             MalformedDocumentError: it has another length, or is too long.

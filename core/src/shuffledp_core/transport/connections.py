@@ -83,7 +83,7 @@ def allow_descriptors(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < needed:
         structlog.get_logger().warning(
-            "too few open files for the connections that the limits allow",
+            "limit on open files is too low for the connections that the configuration allows",
             allowed=allowed,
             wanted=needed,
         )

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Line:
-    """Callers whose requests are waited for: at most `places`, each for at most `seconds`."""
+    """Callers whose requests have not arrived yet: at most `places`, each for `seconds` at most."""
 
     def __init__(self, places: int, seconds: float) -> None:
         self._places = places

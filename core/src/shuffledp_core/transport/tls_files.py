@@ -48,7 +48,7 @@ class TLSFiles:
 
     @property
     def name(self) -> str:
-        """The common name in the own certificate, by which others know this process.
+        """The common name in this process's certificate, by which others know it.
 
         Empty where there is none.
         """
@@ -147,7 +147,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def certificates(pem: bytes, what: str) -> list[x509.Certificate]:
-    """Parses one or more PEM certificates. `ConfigError` says that `what` is none."""
+    """Parses one or more PEM certificates; `ConfigError` if `what` is not one."""
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
