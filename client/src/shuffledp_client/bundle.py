@@ -92,7 +92,7 @@ def check_settings(settings: str) -> None:
 
 
 def read_bundle(path: Path) -> Bundle:
-    """Reads a bundle from its file; nothing in it is believed yet. Raises `ConfigError`."""
+    """Reads a bundle from its file; nothing in it is trusted yet. Raises `ConfigError`."""
     data = read_file(path, "bundle", MAX_DOCUMENT_BYTES)
     try:
         return from_json(data, Bundle)

@@ -272,7 +272,7 @@ def _device(config: Path) -> DeviceSteps:
 
 
 def _read_answer(text: str | None) -> str | None:
-    """The answer of the command line or standard input; None asks for it once it is known what."""
+    """The answer on the command line or standard input; None: ask the user after the checks."""
     return sys.stdin.readline().strip() if text == "-" else text
 
 

@@ -136,8 +136,8 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> ShownEvi
     missing = int(_absent(geometry, board, messages).sum())  # 5
     if not missing:
         raise EvidenceError(
-            "every message of the submission is on the board: nobody cheated this user, as far as "
-            "others can see (one that stands there twice an accomplice may have sent)"
+            "every message of the submission is on the board, so nothing shows that this user was "
+            "cheated (a second copy of a message may come from an accomplice)"
         )
     return ShownEvidence(
         round_id, missing, geometry.messages_per_user, _suspects(result, documents)
@@ -177,8 +177,8 @@ def _check_reproducible(geometry: Geometry) -> None:
     if not suite_named(geometry.suite).reproducible:
         raise EvidenceError(
             f"the round was sealed with {geometry.suite}, whose library draws ephemeral keys that "
-            "nobody can show: what an envelope held stays the user's word. Only a sealed-box "
-            "round gives evidence"
+            "cannot be shown to others, so nothing proves what an envelope held. Only rounds with "
+            "sealed-box give evidence"
         )
 
 
@@ -196,7 +196,8 @@ def _messages(evidence: Evidence, documents: RoundDocuments) -> bytes:
     )
     if any(int.from_bytes(symbol, "big") >= alphabet for symbol in symbols):
         raise EvidenceError(
-            "a symbol is outside the round's alphabet: no honest client sends it, nobody counts it"
+            "a symbol is outside the round's alphabet: no honest client sends it, and no analyst "
+            "counts it"
         )
     return b"".join(add_tags(geometry, evidence.symbols, stream(evidence.seed)))
 

@@ -75,7 +75,7 @@ class ResultBody(_Body, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """An error as RFC 9457 has it. Other fields are ignored, as the RFC asks."""
+    """An error as a problem document of RFC 9457; unknown fields are ignored."""
 
     type: str
     title: str

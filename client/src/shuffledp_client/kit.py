@@ -202,7 +202,7 @@ class Device:
         return Answered(done.round_id, done.entry, done.messages, done.repeated)
 
     def pending(self) -> tuple[str, ...]:
-        """The rounds with an answer that was not found on the board yet."""
+        """The rounds whose answer this device has not found on the board yet."""
         return self._steps.store.rounds()
 
     async def check(

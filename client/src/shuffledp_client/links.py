@@ -44,7 +44,7 @@ class EntryLink(Protocol):
     """Where submissions go; `transport.EntryNode` has the details."""
 
     async def submit(self, prepared: PreparedSubmission) -> Signed:
-        """Sends a submission, again if need be, and gives the checked receipt."""
+        """Send a submission, with retries, and return the checked receipt."""
         ...
 
 

@@ -56,7 +56,7 @@ class LongStream(EntryNode):
         return answer
 
     async def submit_block(self, block: Block) -> list[ShuffleDPError | None]:
-        """Sends a block, again and again if need be, and checks all receipts.
+        """Send a block, with retries, and check all receipts.
 
         Returns for each submission None, or what `EntryNode.submit` would raise for it.
         """

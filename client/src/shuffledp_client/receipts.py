@@ -40,7 +40,7 @@ class ReceiptCheck(StrEnum):
 
 
 class BoardSource(Protocol):
-    """Where a board and its tiles come from; nothing of it is believed."""
+    """Where a board and its tiles come from; they are unverified."""
 
     async def board(self, round_id: str, length: int) -> bytes:
         """The whole board; raises `BadBatchError` when another length arrives."""
@@ -99,7 +99,7 @@ def check_tile(
 
     Raises:
         BadBatchError: the tile is not the one that the analyst signed.
-        ReceiptMissingError: a message that belongs into it is not there.
+        ReceiptMissingError: a message that belongs to it is not there.
         MalformedDocumentError: the result has no tiles.
     """
     root = verified.result.tiles_root

@@ -241,7 +241,7 @@ def prepare_symbols(
     member: Member,
     random: RandomBytes = system_random,
 ) -> PreparedSubmission:
-    """Seals and signs these symbols, shape (m,), whatever answer they say, or none.
+    """Seals and signs these symbols, shape (m,), whichever answer they encode, or none.
 
     A step of its own for experiments whose users lie; `prepare` is what devices call.
     """

@@ -107,7 +107,7 @@ class RoundDocuments:
 
 
 def parse_announcement(data: bytes) -> Announcement:
-    """Parses an announcement; nothing in it is believed yet. Raises `MalformedDocumentError`."""
+    """Parses an announcement; nothing in it is trusted yet. Raises `MalformedDocumentError`."""
     if len(data) > MAX_DOCUMENT_BYTES:
         raise MalformedDocumentError(
             f"an announcement of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}"

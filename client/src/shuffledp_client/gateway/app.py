@@ -332,7 +332,7 @@ def peer_of(scope: Scope) -> str:
 
 
 def to_bytes(document: object) -> bytes:
-    """JSON that a person can read, and that is the same each time."""
+    """Indented JSON, the same bytes for equal values."""
     import json
 
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()

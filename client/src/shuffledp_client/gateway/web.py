@@ -58,7 +58,7 @@ _FILES: Final = {
 
 
 class PageRoutes:
-    """What pages need beside the routes of all devices."""
+    """Routes for pages only, in addition to those of all devices."""
 
     def __init__(
         self, config: WebConfig, roster: bytes, desk: EnrolmentDesk | None, seconds: float
