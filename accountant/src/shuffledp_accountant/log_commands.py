@@ -152,7 +152,7 @@ def _show_account(population: str, account: AccountReplay) -> None:
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how much of a log is done, where a person watches; call it with done and total."""
+    """Show on a terminal how much of a log is done; call the result with done and total."""
     with typer.progressbar(length=1, label=label, file=sys.stderr) as bar:
 
         def report(done: int, total: int) -> None:

@@ -112,8 +112,8 @@ class AccountantMetrics(ServiceMetrics):
                 if not look.done():
                     self._read.set(0)
                     structlog.get_logger().warning(
-                        "no budget figures: ledger silent",
-                        reason=f"silent for {silent_seconds:g} s",
+                        "budget metrics not updated: the ledger does not answer",
+                        reason=f"no answer for {silent_seconds:g} s",
                     )
                 await look
             finally:
@@ -131,7 +131,9 @@ class AccountantMetrics(ServiceMetrics):
         except ShuffleDPError as error:
             self._read.set(0)
             structlog.get_logger().warning(
-                "no budget figures: ledger failed", error=type(error).__name__, reason=str(error)
+                "budget metrics not updated: the ledger cannot be read",
+                error=type(error).__name__,
+                reason=str(error),
             )
 
     def _show(self, population: str, statement: Statement) -> None:

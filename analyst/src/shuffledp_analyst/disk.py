@@ -49,13 +49,13 @@ async def write_when_room(write: Callable[[], Awaitable[T]]) -> T:
                 raise
             if not paused:
                 log.warning(
-                    "disk of the state folder is full: rounds wait until there is room",
+                    "disk of the state folder is full: rounds wait for free space",
                     reason=str(error),
                 )
             paused = True
         else:
             if paused:
-                log.info("disk of the state folder has room again")
+                log.info("disk of the state folder has free space again")
             return written
         await asyncio.sleep(pause)
         pause = min(2 * pause, MAX_RETRY_SECONDS)

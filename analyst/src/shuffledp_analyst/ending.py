@@ -142,7 +142,7 @@ async def _export_board(services: AnalystServices, round_id: str) -> None:
         await in_thread(export_board, services.records.files(round_id), round_id, public)
     except OSError as error:
         structlog.get_logger().warning(
-            "board not given to the web server; make room or mend the folder (docs/tiles.md)",
+            "board not copied for the web server; free space or repair the folder (docs/tiles.md)",
             round=round_id,
             folder=str(public),
             reason=error.strerror,

@@ -65,7 +65,9 @@ async def _settle_accusation(running: RunningRound, name: str) -> None:
     try:
         await running.mixing().settle(name)
     except RoundStateError as error:  # the node has gone on, or failed: its status says which
-        running.log.info("no accusation left to trace", node=name, reason=str(error))
+        running.log.info(
+            "accusation not traced: the node no longer waits for it", node=name, reason=str(error)
+        )
 
 
 def _keep_header(running: RunningRound, name: str, data: bytes) -> None:

@@ -176,7 +176,7 @@ class Terms:
         opens, closes = self.manifest.opens_at, self.manifest.closes_at
         if now < opens:
             raise SubmissionClosedError(
-                f"round {self.manifest.round_id} opens at {opens}, it is {now}; come back then"
+                f"round {self.manifest.round_id} opens at {opens}, it is {now}; submit it then"
             )
         if now >= closes:
             raise SubmissionClosedError(
@@ -353,7 +353,7 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
         raise BadBatchError("no onion of a verified round may be dropped")
     if dropped and not terms.certificate.mechanism.bears_losses:
         raise BadBatchError(
-            f"{dropped} onions of {users} reports did not open or stood in a batch again, and the "
+            f"{dropped} onions of {users} reports failed to decrypt or were repeated, and the "
             f"answer of {terms.certificate.mechanism.kind} needs every one: nothing is forwarded, "
             "run the round again"
         )
@@ -361,7 +361,7 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
     # Below 0, too: it would make room for onions that nobody sent.
     if not 0 <= dropped <= most:
         raise BadBatchError(
-            f"{dropped} onions of {users} reports did not open or stood in a batch again; the "
+            f"{dropped} onions of {users} reports failed to decrypt or were repeated; the "
             f"plan, which counts on {terms.certificate.honest} honest reports, has room for "
             f"{most}: nothing is forwarded, plan for more colluding users"
         )
@@ -399,7 +399,7 @@ def _check_route(
         route, record.round_id, own_key.suite, own_key.certificate_digest, roster
     )
     if len({key.node for key in keys}) != len(keys):
-        raise RoundKeyError("a node stands twice on the route")
+        raise RoundKeyError("a node occurs twice on the route")
     return keys
 
 

@@ -276,7 +276,7 @@ class LiveRound:
 
 
 def _refusal_of(records: bytes | None, width: int) -> InvalidSubmissionError | None:
-    """The refusal of an envelope with these records of `width` bytes; None did not open."""
+    """The refusal of an envelope, or None; `records` is None if it failed to decrypt."""
     if records is None:
         return InvalidSubmissionError(ENVELOPE_DOES_NOT_OPEN)
     distinct = {records[start : start + width] for start in range(0, len(records), width)}

@@ -48,7 +48,7 @@ class NodeMetrics(ServiceMetrics):
             "shuffledp_node_records", "Records through a phase, as it goes", "phase"
         )
         self.dropped = counter(
-            "shuffledp_node_records_dropped", "Onions that did not open, or stood in a batch again"
+            "shuffledp_node_records_dropped", "Onions that failed to decrypt, or were repeated"
         )
         self.batch_bytes = counter(
             "shuffledp_node_batch_bytes", "Bytes of whole batches, in and out", "direction"

@@ -72,7 +72,7 @@ async def prepare_round(
         )
         if key.corrupt:
             structlog.get_logger().warning(
-                "CORRUPT NODE: it may write down all it learns of this round", round=plan.round_id
+                "CORRUPT NODE: it may log all that it learns of this round", round=plan.round_id
             )
         round_key = services.identity.sign(key)
         record = RoundRecord(

@@ -128,9 +128,9 @@ class _Entry:
 
 @dataclass
 class _AcceptedRows:
-    """What is accepted of a group: digests by credential, and digests of any credential.
+    """Accepted submissions, as far as a group of new ones can collide with them.
 
-    `rows` are those that the group adds.
+    Envelope digests by credential, and all of them as a set. `rows` are those that the group adds.
     """
 
     digests_of: dict[bytes, bytes]
@@ -138,7 +138,7 @@ class _AcceptedRows:
     rows: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     def add(self, credential: bytes, digest: bytes) -> None:
-        """Accept a submission of the group, behind which the others come."""
+        """Accept a submission of the group; later ones of the group are compared with it, too."""
         self.digests_of[credential] = digest
         self.digests.add(digest)
         self.rows.append((credential, digest))

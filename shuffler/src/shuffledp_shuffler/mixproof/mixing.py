@@ -135,7 +135,7 @@ def _history_bytes(signed: Signed | None) -> int:
 
 
 def _attempt(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Work on the batch, unless every attempt ended the node's process, as too large a batch does.
+    """Work on the batch, unless earlier attempts crashed the process, as too large a batch does.
 
     Earlier crashes count until the batch is committed: a process that dies while it makes the
     output has read the input successfully each time, so a new count would allow endless attempts.
