@@ -282,7 +282,7 @@ def test_an_authority_that_may_certify_no_other_has_a_successor_without_a_bridge
     )
     (root / "ca.pem").write_bytes(pem(limited))
     keys_renew(deployment.folder, party=None, authority=True)
-    assert "whoever has the old roster refuses the new certificates" in capsys.readouterr().out
+    assert "a party with the old roster refuses the new certificates" in capsys.readouterr().out
     assert not (root / "ca-bridge.pem").exists()
 
 
@@ -376,5 +376,5 @@ def test_the_command_says_what_is_to_be_done_next(
     assert "put them in place; running parties reload them" in printed
     keys_renew(deployment.folder, party=None, authority=True)
     printed = capsys.readouterr().out
-    assert "everybody needs it" in printed
+    assert "distribute it to all parties and devices" in printed
     assert "restart one by one" in printed

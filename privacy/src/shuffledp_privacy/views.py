@@ -160,7 +160,7 @@ def trade_off_bound(table: DeltaCurve, false_positives: Floats) -> Floats:
     """
     alphas = np.asarray(false_positives, dtype=np.float64)
     if not np.all((alphas >= 0) & (alphas <= 1)):
-        raise UsageError("a chance of a false positive is from 0 to 1")
+        raise UsageError("false positive rates must be numbers from 0 to 1")
     grown, column = 1 + table.excess, alphas[..., None]
     outward = MARGIN * UNIT
     first = 1 - table.deltas - grown * column - outward

@@ -233,7 +233,7 @@ def read_text(file: Path) -> str:
 def _parse_value(text: str, label: str, line: int) -> int:
     if not text.strip().isdecimal() or len(text) > 18:
         raise UsageError(
-            f"{label}, line {line}: {text[:40]!r} is not a whole number from 0 up; mend it, or "
+            f"{label}, line {line}: {text[:40]!r} is not a whole number from 0 up; correct it, or "
             "describe decimals, ranges or names in a question's file (`shuffledp demo --words`)"
         )
     return int(text)

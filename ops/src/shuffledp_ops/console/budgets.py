@@ -133,7 +133,7 @@ def _points(snapshot: ConsoleSnapshot, budget: PopulationBudget) -> list[tuple[i
 def _charges(snapshot: ConsoleSnapshot, budget: PopulationBudget) -> Iterator[str]:
     yield "<section><h2>Charges</h2>"
     if not budget.charges:
-        yield '<p class="fine">None yet: nobody of this population was asked.</p></section>'
+        yield '<p class="fine">None yet: this population has not had a round.</p></section>'
         return
     newest = list(reversed(budget.charges))[:_MOST_ROWS]
     yield table(

@@ -222,7 +222,7 @@ class DeploymentWatch(Changes):
                 break
         if not all(ROUND_ID.fullmatch(summary.round_id) for summary in page.rounds):
             raise MalformedDocumentError(
-                "the analyst lists a round under an id that no round has; look at its log"
+                "the analyst lists a round with a malformed id; see the analyst's log"
             )
         for summary in page.rounds:
             before = self._rounds.get(summary.round_id)

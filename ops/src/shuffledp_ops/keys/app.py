@@ -286,12 +286,12 @@ def renew(
     if done.new_authority:
         typer.echo(
             f"a new TLS authority, until {done.authority_ends:%Y-%m-%d}, is in roster.json: "
-            "everybody needs it"
+            "distribute it to all parties and devices"
         )
     if not done.bridged:
         typer.echo(
-            "whoever has the old roster refuses the new certificates: stop everything, and start "
-            "it with both"
+            "a party with the old roster refuses the new certificates: stop all parties, and start "
+            "them with both"
         )
     next_step = "restart one by one" if done.new_authority else "running parties reload them"
     typer.echo(f"put them in place; {next_step}: docs/operations.md, keys and their rotation")
