@@ -1,4 +1,4 @@
-"""What the request for a tile tells: the crowd against SciPy, the proposition against brute
+"""What the request for a tile reveals: the crowd against SciPy, the proposition against brute
 force."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the request for a tile of the board tells (docs/accounting.md, C22)."""
+"""What the request for a tile of the board reveals (docs/accounting.md, C22)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def tile_epsilon(spec: Spec, setting: Setting, delta: float, bits: int) -> float
     """
     if spec.messages_per_user > 1 or spec.dummies_per_node or not spec.needs_crowd:
         raise CannotCertify(
-            f"what the request for a tile tells is certified only where each user sends one "
+            f"what the request for a tile reveals is certified only where each user sends one "
             f"message and no node adds any, not for {spec.kind}"
         )
     if bits == 0:
