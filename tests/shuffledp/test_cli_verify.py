@@ -153,7 +153,7 @@ def test_a_certificate_passes_with_the_roster_beside_it_and_is_not_called_genuin
     ):
         assert said in words
     assert (
-        f"root key believed: {deployment.root_key}, only because it is in "
+        f"root key used: {deployment.root_key}, only because it is in "
         f"{desk.folder / 'root.pub'}" in words
     )
     assert "genuine" not in words
@@ -183,10 +183,10 @@ def test_a_named_root_key_makes_it_genuine(desk: Desk, deployment: Deployment) -
         code, words = desk.verify(file, "--root-key", root)
         assert code == 0
         assert "genuine and right" in words
-        assert f"root key believed: {deployment.root_key}, as you named it" in words
+        assert f"root key used: {deployment.root_key}, as you named it" in words
     accountant = deployment.identity_of("accountant").public_key.hex()
     assert (
-        f"accountant's key believed: {accountant}, as you named it"
+        f"accountant's key used: {accountant}, as you named it"
         in desk.verify(file, "--key", accountant)[1]
     )
     code, words = desk.verify(file, "--root-key", "no such file")

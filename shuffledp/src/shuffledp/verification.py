@@ -180,7 +180,7 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
         return Keys(
             None,
             accountant,
-            f"accountant's key believed: {accountant.hex()}, as you named it",
+            f"accountant's key used: {accountant.hex()}, as you named it",
             named=True,
         )
     path = trust.roster if trust.roster is not None else file.parent / "roster.json"
@@ -193,12 +193,12 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
         )
     if trust.root_key is not None:
         root = _named_root(trust.root_key)
-        words = f"root key believed: {root}, as you named it"
+        words = f"root key used: {root}, as you named it"
     else:
         read_file(path, "roster")  # the roster is what was named: it is missed first
         root = _key_in(beside)
         words = (
-            f"root key believed: {root}, only because it is in {beside}; anyone can make such a "
+            f"root key used: {root}, only because it is in {beside}; anyone can make such a "
             "file"
         )
     roster = read_roster(path, root)
@@ -357,7 +357,7 @@ def check_signed(signed: Signed, roster: Roster) -> tuple[CheckedCertificate, ..
     keys = Keys(
         roster,
         accountant,
-        f"roster believed: number {roster.serial}, as the caller verified it",
+        f"roster used: number {roster.serial}, as the caller verified it",
         named=True,
     )
     moment = time.time() * 1000

@@ -39,7 +39,7 @@ class WebConfig(Section, frozen=True, kw_only=True):
         certificate: PEM file of the public web's certificate chain; None: plain HTTP, for a proxy
             that ends TLS.
         key: its private key.
-        proxies: addresses of proxies whose `X-Forwarded-For` is believed.
+        proxies: addresses of proxies whose `X-Forwarded-For` is trusted.
         enrolment: None: this gateway enrols no one.
         question: markup of the example page's element; None: there is no example page.
     """
