@@ -44,13 +44,13 @@ VENDORED: Final = re.compile(r"^(lib.+?)(?:-[0-9a-f]{8,})+\.so")
 
 
 def openssl_of_cryptography() -> str:
-    """As OpenSSL itself says it, for example "OpenSSL 4.0.3 29 Sep 2026"."""
+    """OpenSSL's version in its own words, for example "OpenSSL 4.0.3 29 Sep 2026"."""
     backend = importlib.import_module("cryptography.hazmat.backends.openssl").backend
     return str(backend.openssl_version_text()).split()[1]
 
 
 def libsodium_of_rbcl() -> str:
-    """The answer of `sodium_version_string`."""
+    """libsodium's version, as `sodium_version_string` states it."""
     sodium: Any = importlib.import_module("rbcl._sodium")._sodium  # noqa: SLF001 - the library that rbcl itself calls
     sodium.sodium_version_string.restype = ctypes.c_char_p
     return bytes(sodium.sodium_version_string()).decode()
@@ -66,13 +66,13 @@ def libsodium_of_pynacl() -> str | None:
 
 
 def libpq_of_psycopg() -> str:
-    """As `PQlibVersion`: 180006 is 18.6."""
+    """libpq's version, from `PQlibVersion`: 180006 is 18.6."""
     number = int(importlib.import_module("psycopg.pq").version())
     return f"{number // 10_000}.{number % 10_000}"
 
 
 def freetype_of_matplotlib() -> str:
-    """The answer of FreeType."""
+    """FreeType's version, as the library states it."""
     return str(importlib.import_module("matplotlib.ft2font").__freetype_version__)
 
 

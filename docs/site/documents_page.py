@@ -72,7 +72,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def words(hint: object) -> str:
-    """A type as a reader of JSON says it, such as "list of Party, or null"."""
+    """A type in the terms of JSON, such as "list of Party, or null"."""
     if get_origin(hint) is tuple:
         return f"list of {words(get_args(hint)[0])}"
     if set(MECHANISMS.values()) <= set(get_args(hint)):

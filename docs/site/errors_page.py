@@ -16,7 +16,7 @@ def page() -> str:
 
 
 def below(branch: type[ShuffleDPError]) -> list[type[ShuffleDPError]]:
-    """Every class under a branch, each once. A class with two parents stands under both."""
+    """Every class under a branch, each once. A class with two parents is under both."""
     children = branch.__subclasses__()
     return list(dict.fromkeys(error for child in children for error in (child, *below(child))))
 

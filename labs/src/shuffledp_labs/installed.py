@@ -27,12 +27,12 @@ LABS: Final = {
 
 
 def numbers() -> tuple[int, ...]:
-    """The labs that are there."""
+    """Numbers of the installed labs."""
     return tuple(number for number, name in LABS.items() if find_spec(f"{__package__}.{name}"))
 
 
 def lab(number: int) -> Lab:
-    """One lab."""
+    """The lab with this number."""
     if number not in numbers():
         raise LabUsageError(
             f"there is no lab {number}: `shuffledp lab list` shows those that there are"

@@ -115,7 +115,7 @@ class Tables:
         return table
 
     def learn(self, stored: Iterable[tuple[str, bytes]]) -> None:
-        """Takes tables that `dump` wrote.
+        """Load tables that `dump` wrote.
 
         Invalid tables are left out, and computed again when needed.
         """
@@ -125,7 +125,7 @@ class Tables:
                 self._keep(key, curve)
 
     def dump(self, stored: Container[str]) -> dict[str, bytes]:
-        """All tables but the known ones, as bytes by key."""
+        """All tables except those in `stored`, as bytes by key."""
         return {
             key: np.concatenate((curve.excess, curve.deltas)).astype("<f8").tobytes()
             # A copy: another thread may add a table meanwhile.

@@ -153,7 +153,7 @@ def _falling(table: DeltaCurve, power: float) -> float:
 
 
 def trade_off_bound(table: DeltaCurve, false_positives: Floats) -> Floats:
-    """Least chance of a false negative for each chance of a false positive; never ABOVE the truth.
+    """Least false negative rate for each false positive rate; never ABOVE the truth.
 
     Shape: as `false_positives`, in [0, 1]. Every test of which of two neighbouring datasets was
     used errs at least that often. Source: proposition C19 (Dong, Roth and Su 2022, Proposition 6).
@@ -169,7 +169,7 @@ def trade_off_bound(table: DeltaCurve, false_positives: Floats) -> Floats:
 
 
 def gaussian_shift(table: DeltaCurve, leak: float) -> float:
-    """μ of a Gaussian mechanism, leaking with chance `leak`, that is nowhere better.
+    """μ of a Gaussian mechanism with leak `leak` that is nowhere more private than the table.
 
     Rounded up, or `math.inf`.
 
@@ -192,7 +192,7 @@ def gaussian_shift(table: DeltaCurve, leak: float) -> float:
 
 
 def gaussian_shift_attained(epsilon: float, attained: float, leak: float) -> float:
-    """Lower bound of μ of any such Gaussian mechanism, as some dataset costs δ at ε.
+    """Lower bound of μ for any such Gaussian mechanism, from a dataset that costs δ at ε.
 
     δ = `attained`; rounded down.
     """

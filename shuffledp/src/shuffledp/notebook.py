@@ -41,7 +41,7 @@ def data_frame(columns: Mapping[str, Any]) -> Any:
 
 
 def import_optional(module: str, install: str, what: str) -> ModuleType:
-    """The module, which not everybody installs.
+    """Import a module that need not be installed.
 
     Args:
         module: its name.

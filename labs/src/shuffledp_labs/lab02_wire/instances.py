@@ -164,7 +164,7 @@ PAIR_CLEAR: Final = 32
 
 
 def telling_numbers(draws: Draws) -> ShuffledBoard:
-    """Numbers, and a user so far out that the largest number tells."""
+    """Numbers, and a user so far out that the largest number reveals it."""
     rate = draws.choice(_RATES)
     far = -(-CLEAR * rate.denominator // rate.numerator) + draws.below(10)
     return _numbers(draws, 100 + draws.below(100), far, rate)
@@ -185,7 +185,7 @@ def telling_crowd_bits(draws: Draws) -> ShuffledBoard:
 
 
 def silent_numbers(draws: Draws) -> ShuffledBoard:
-    """Numbers, and a user who is no farther out than noise brings anybody."""
+    """Numbers, and a user who is no farther out than noise alone can move a user."""
     rate = draws.choice(_RATES)
     return _numbers(draws, 200 + draws.below(100), 2 * rate.denominator // rate.numerator, rate)
 

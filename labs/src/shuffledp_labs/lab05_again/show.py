@@ -95,7 +95,7 @@ def _remembering_answers(showing: ShowRun) -> Answers:
 
 
 def _rappor_answers(showing: ShowRun) -> Answers:
-    """Which of RAPPOR's two bits was reported is an answer.
+    """Daily answers from RAPPOR's two bits: the value whose bit alone was reported.
 
     Where both or none were, a coin breaks the tie.
     """

@@ -76,7 +76,7 @@ def _one_operator_short(manifest: Manifest, _: Limits) -> tuple[Manifest, Limits
 
 
 def _edge(manifest: Manifest, limits: Limits) -> tuple[Manifest, Limits]:
-    """Exactly what the limits allow; shares are multiples of 1/64, exact as floats."""
+    """A manifest that uses the limits up exactly; shares are multiples of 1/64, exact as floats."""
     share = math.ceil(manifest["users"] * limits["min_colluding_share"])
     least = max(limits["min_colluding"], share)
     exact = {name: limits[name] for name in ("epsilon", "delta", "epsilon_corrupted")}

@@ -156,7 +156,7 @@ def root_of(*records: Any) -> bytes:
 
 
 def _element(value: Any, what: str) -> Element:
-    """Like some libraries it ignores bit 255: to look at a key's spelling is up to the student."""
+    """Decode an element and ignore bit 255, as some libraries do: the student must check it."""
     data = value if isinstance(value, bytes) else b""
     try:
         return element(data[:-1] + bytes([data[-1] & 0x7F]) if data else data)

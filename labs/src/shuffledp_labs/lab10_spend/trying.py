@@ -152,7 +152,7 @@ def check_database(seat: Seat, where: str) -> None:
 
 
 def interrupt(seat: Seat, model: Model, call: Call, seconds: float | None, where: str) -> None:
-    """Kills the program in the midst of a call: while it waits for `sign`, or after some seconds.
+    """Kill the program in the middle of a call: while it waits for `sign`, or after some seconds.
 
     After a restart the change must have been made completely or not at all, and repeating it must
     make it once.

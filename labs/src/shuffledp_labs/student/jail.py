@@ -135,7 +135,7 @@ def _loaded_by(objects: Sequence[Path]) -> set[Path]:
 
 
 def _open_to_all(root: Path) -> None:
-    """Everyone may read everything in it, whatever the umask of its installer was.
+    """Make everything in it readable for all users, whatever its installer's umask was.
 
     Only root may write.
     """

@@ -165,7 +165,7 @@ class Walker(Protocol):
 
 @dataclass
 class _Tree:
-    """The branch that is being walked, and what came of those before."""
+    """The branch that is being walked, and the outcomes of the branches before it."""
 
     questions: list[tuple[str, Any]] = field(default_factory=list)
     path: list[int] = field(default_factory=list)
@@ -177,7 +177,7 @@ class _Tree:
     transcripts: dict[Transcript, Any] = field(default_factory=dict)
 
     def add(self, coins: BranchCoins, value: Any) -> None:
-        """One branch: leads to a value, or was cut."""
+        """Record a branch, which led to a value or was cut."""
         expected = self.questions[: len(self.path)]
         if coins.questions[: len(expected)] != expected:
             raise RandomnessElsewhere(ELSEWHERE)
@@ -200,7 +200,7 @@ class _Tree:
         return self.masses[-1] if self.masses else Fraction(1)
 
     def advance(self) -> bool:
-        """Goes on to the next branch; False after the last."""
+        """Move to the next branch; False after the last."""
         while self.path:
             question, side = self.questions[len(self.path) - 1], self.path[-1]
             self.masses.pop()
@@ -246,7 +246,7 @@ def _repeat(walker: Walker, tree: _Tree, floor: float) -> None:
 
 
 def _again(walked: list[tuple[tuple[int, ...], Any]]) -> Iterable[tuple[tuple[int, ...], Any]]:
-    """Which branches are walked again, in another order than before."""
+    """The branches to walk again, in another order than before."""
     backwards = walked[::-1]
     if len(backwards) > REPEATED:
         return backwards[:: -(-len(backwards) // REPEATED)]
@@ -254,7 +254,7 @@ def _again(walked: list[tuple[tuple[int, ...], Any]]) -> Iterable[tuple[tuple[in
 
 
 def _refuse(coins: BranchCoins, value: Any) -> None:
-    """Stops at what no branch of a correct program is."""
+    """Raise if this branch is not one of a correct program."""
     kind, argument = coins.questions[-1] if coins.questions else ("", 0)
     if coins.cut and kind == "below" and argument > WIDEST:
         raise TooWide(
@@ -271,7 +271,7 @@ def _refuse(coins: BranchCoins, value: Any) -> None:
 
 
 def _question(message: Any) -> tuple[str, Any]:
-    """A question as the worker tells it; it may tell anything."""
+    """Parse a question from the worker, which may send anything."""
     try:
         kind, argument = message
         good = {

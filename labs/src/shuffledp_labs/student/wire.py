@@ -105,7 +105,7 @@ HEAD_BYTES: Final = _HEAD.size
 
 
 def _containers(body: bytes) -> int:
-    """At least as many as there are; a bracket in a text counts, too."""
+    """Upper bound of the number of lists and dicts; a bracket in a text counts, too."""
     return body.count(b"[") + body.count(b"{")
 
 

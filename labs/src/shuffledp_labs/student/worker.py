@@ -62,7 +62,7 @@ class Pipe:
         return wire.unpack(self._source.read(wire.length(head)), self._resolve, lists=True)
 
     def ask(self, *question: Any) -> Any:
-        """Asks the grader in the midst of a call."""
+        """Ask the grader in the middle of a call."""
         self.send(*question)
         return self.receive()
 
@@ -156,7 +156,7 @@ class Chance:
         os.urandom = self._record_urandom
 
     def watch(self) -> None:
-        """Notes where all generators are."""
+        """Record the states of all generators."""
         self._taken = ""
         module = sys.modules.get("random")
         if module is not None:
@@ -236,7 +236,7 @@ class Helpers(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 
 class Program:
-    """The student's module, and what it is asked."""
+    """The student's module, and the requests that it answers."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe

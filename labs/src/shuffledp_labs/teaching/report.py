@@ -293,7 +293,7 @@ def report_of(lab: Lab, work_folder: Path, result: LabResult | None, student: st
 def viva_of(
     number: int, folder: Path | None, result: Path | None
 ) -> tuple[VivaQuestion, VivaQuestion, VivaQuestion]:
-    """The questions on a folder."""
+    """The three oral-exam questions about the last run in a student's folder."""
     lab = lab_of(number)
     work_folder = _work_folder(number, folder)
     last_result = _result(work_folder, result)

@@ -28,7 +28,7 @@ HANDED_OUT: Final = {
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Says whose folder this is, and of which lab."""
+    """The owner and the lab of a student's folder."""
 
     lab: int
     student: str = ""

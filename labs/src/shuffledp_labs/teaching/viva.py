@@ -96,7 +96,7 @@ def viva(
 
 
 def _draw(result: LabResult, label: str, choices: Sequence[T]) -> T:
-    """One of the choices, by the nonce: the same for everybody who asks again."""
+    """Draw one of the choices by the nonce, so that asking again gives the same one."""
     seed = sha256(
         f"{label}|{result.lab}|{result.student}|{result.nonce}|{result.digest}".encode()
     ).digest()

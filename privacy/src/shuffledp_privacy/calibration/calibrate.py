@@ -241,7 +241,7 @@ def _is_estimate(spec: Mechanism, certified: float, target: Target) -> bool:
 
 
 def _steps_to_noisier(spec: Mechanism, certified: float, target: Target, attempt: int) -> int:
-    """Steps to a noisier parameter after an attempt whose certificate is above the target.
+    """Number of steps to a noisier parameter after a certificate above the target.
 
     They double from attempt to attempt, so that the safest parameter comes last.
     """

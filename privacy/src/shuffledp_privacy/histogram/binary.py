@@ -102,7 +102,7 @@ class CompositionTables:
         return float((self._best(alpha, beta) + 1.01 * (alpha + beta) * self.errors).max())
 
     def attained_mean(self, alpha: float, beta: float) -> float:
-        """The same at the worst composition, rounded down but for the margin; 0 unless `exact`."""
+        """`largest` at the worst composition, rounded down but for the margin; 0 unless `exact`."""
         if not self.exact:
             return 0.0
         return max(
@@ -117,7 +117,7 @@ class CompositionTables:
 
 
 class BinaryCompositions:
-    """2-RR: δ over all compositions of the others."""
+    """Bounds of δ of 2-RR over all compositions of the others."""
 
     def __init__(self, law: Law, honest: int, work: int = WORK) -> None:
         self.law = law

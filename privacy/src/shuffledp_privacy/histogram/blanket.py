@@ -55,7 +55,7 @@ FINENESS = 0.011
 
 @dataclass(frozen=True)
 class Law:
-    """Law of k-RR in floats, each correctly rounded from the rationals of the spec.
+    """Probabilities of k-RR as floats, each correctly rounded from the rationals of the spec.
 
     Attributes:
         symbols: k.

@@ -151,7 +151,7 @@ def _cap(law: Law, epsilon: float, curve: Curve) -> float:
 
 
 def as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
-    """2-RR among many users as the sum of one bit each, where blocks of compositions would be few.
+    """2-RR among many users as a sum of bits, where there would be few blocks of compositions.
 
     None otherwise (K6).
     """
@@ -200,7 +200,7 @@ def positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
 
 
 def _below(floor: float, values: Floats, law: Law, honest: int, epsilons: Floats) -> Floats:
-    """Replace values that are only the transform's error by the blanket, which has no error."""
+    """Replace values below the transform's error by the blanket's, which has no such error."""
     lost = values <= 16 * floor
     if lost.any():
         values[lost] = np.minimum(values[lost], grid_blanket(law, honest).upper(epsilons[lost]))

@@ -193,7 +193,7 @@ class HiddenFlags:
         return best
 
     def _by_size(self, honest: int, epsilon: float) -> list[tuple[float, tuple[int, int]]]:
-        """A loose bound of each pair's δ, the largest first."""
+        """Pairs in descending order of a loose bound of their δ."""
         if len(self.changes) == 1:
             return [(1.0, self.changes[0])]
         bounds = self._ratios.quick(np.array(self.changes), honest, epsilon).tolist()
@@ -230,7 +230,7 @@ class HiddenFlags:
         return certified_epsilon(partial(pair.upper, honest, goal=delta), delta, pair.epsilon0)
 
     def datasets(self, honest: int, epsilon: float) -> list[Pair]:
-        """Changes against others who all hold one value: likely the largest δ near ε."""
+        """Changes, all others holding one value, that probably have the largest δ near ε."""
         laws = self._ratios.float_rows
         gaps: list[tuple[float, int, int, int]] = []
         for _, (x0, x1) in self._by_size(honest, epsilon)[:MOST_CHANGES]:
@@ -273,7 +273,7 @@ class _Ratios:
         self.bare_codes = len(chances)
 
     def different(self) -> list[tuple[int, int]]:
-        """One of each kind of pair.
+        """One pair of values of each kind: pairs of a kind have the same ratios.
 
         Two pairs are of one kind if they differ only in the names of the outputs.
         """
@@ -291,7 +291,7 @@ class _Ratios:
         return list(kinds.values())
 
     def pair(self, x0: int, x1: int) -> Pair:
-        """The change from x0 to x1, outputs of one class together."""
+        """The change from x0 to x1, with outputs of equal ratios joined."""
         codes, inverse = np.unique(
             self.code[x0] * len(self.exact) + self.code[x1], return_inverse=True
         )

@@ -141,7 +141,7 @@ class BlanketedPair:
 @analyses(DummyHistogram)
 @dataclass(frozen=True, slots=True)
 class DummyAnalysis(Analysis):
-    """True values among users' dummies."""
+    """Analysis of true values among users' dummies."""
 
     spec: DummyHistogram
     grows_with_distance = True  # all changes of a value are the same change

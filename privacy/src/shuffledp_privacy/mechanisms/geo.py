@@ -76,7 +76,7 @@ wastes anyway.
 @analyses(GeoShuffle)
 @dataclass(frozen=True, slots=True)
 class GeoAnalysis(PaddedAnalysis):
-    """Discrete Laplace noise of every user, clamped and shuffled."""
+    """Analysis of the discrete Laplace noise of every user, clamped and shuffled."""
 
     spec: GeoShuffle
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)

@@ -38,7 +38,7 @@ from shuffledp_privacy.primitives.contour import Floats
 
 
 def local_randomiser(spec: HadamardHistogram) -> HadamardResponse | LocalMatrix:
-    """The report of one user, as its analysis takes it."""
+    """The local randomiser of one user's report, as its analysis takes it."""
     in_half_chance = 1 - spec.blanket / 2
     if spec.blanket == 1:  # nothing depends on the value
         return LocalMatrix(((Fraction(1),), (Fraction(1),)))

@@ -46,7 +46,7 @@ from shuffledp_privacy.rounds.subsampling import reflect_curve
 @analyses(KRRHistogram)
 @dataclass(frozen=True, slots=True)
 class KRRAnalysis(Analysis):
-    """k-ary randomised response, shuffled."""
+    """Analysis of shuffled k-ary randomised response."""
 
     spec: KRRHistogram
     grows_with_distance = True  # all changes of a value are the same change
@@ -107,7 +107,7 @@ class KRRAnalysis(Analysis):
     def curve(
         self, setting: Setting, distance: int, epsilons: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Curve by K1 and K6.
+        """δ at each total ε, by K1 and K6.
 
         Both dominating pairs are symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε) (K7).
         """

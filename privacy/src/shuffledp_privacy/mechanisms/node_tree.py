@@ -22,7 +22,7 @@ from shuffledp_privacy.primitives.columns import (
 @analyses(NodeTree)
 @dataclass(frozen=True, slots=True)
 class NodeTreeAnalysis(ColumnsAnalysis):
-    """Bins and groups of bins; a change of groups moves a cell of both columns."""
+    """Analysis of a bin and its group as two columns; a change may move the cells of both."""
 
     spec: NodeTree
 

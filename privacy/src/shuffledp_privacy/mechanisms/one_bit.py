@@ -39,7 +39,7 @@ from shuffledp_privacy.sums.one_bit import OneBitRound, one_bit_round
 @analyses(OneBitShuffle)
 @dataclass(frozen=True, slots=True)
 class OneBitAnalysis(Analysis):
-    """One randomised bit of every user, shuffled."""
+    """Analysis of one randomised bit of every user, shuffled."""
 
     spec: OneBitShuffle
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
@@ -98,7 +98,7 @@ class OneBitAnalysis(Analysis):
     def curve(
         self, setting: Setting, distance: int, epsilons: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """The curve of the randomised response, diluted.
+        """δ at each total ε: the curve of the randomised response, diluted.
 
         It holds for both orders of the datasets (S18), so that C2 gives negative ε.
         """

@@ -40,7 +40,7 @@ class PaddedAnalysis(Analysis):
     spec: PaddedSpec
 
     def excess(self, target: Target) -> float | None:
-        """From the estimates of `proposal`, a hundred times faster than the certificate."""
+        """Excess by the estimates of `proposal`, a hundred times faster than the certificate."""
         law = noise_law(noise_of(self.spec, target.honest), target.reach)
         if law is None:
             return None
@@ -77,7 +77,7 @@ class PaddedAnalysis(Analysis):
         return worst
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """The noise that leads from x + c to the answer; at 0 and k + 2c all that was clamped.
+        """Log-probability of the noise from x + c to the answer; at 0 and k + 2c, of all clamped.
 
         One discrete Laplace noise is the share of one (docs/accounting.md, Proposition S2).
         """

@@ -49,7 +49,7 @@ the error.
 @analyses(QuantisedRR)
 @dataclass(frozen=True, slots=True)
 class QuantisedAnalysis(Analysis):
-    """Flipped bits of a unary code of few bits, shuffled."""
+    """Analysis of the flipped bits of a short unary code, shuffled."""
 
     spec: QuantisedRR
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
@@ -141,7 +141,7 @@ class QuantisedAnalysis(Analysis):
         return np.asarray(np.where(epsilons >= 0.0, upper, reflect_curve(upper, sizes)))
 
     def excess(self, target: Target) -> float:
-        """From the datasets whose others' bits are all 0, or all 1, as for the code itself."""
+        """Excess on the datasets whose others' bits are all 0, or all 1, as for the code itself."""
         item = quantised_round(self.spec, target.setting)
         if target.rounds > 1:
             return excess_of_rounds(item.ends_curve, item.pure, target)
@@ -153,7 +153,7 @@ class QuantisedAnalysis(Analysis):
         return excess_of_delta(delta, target)
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """Between the two steps that a value is rounded to."""
+        """Log of the mean over the two steps that a value is rounded to."""
         steps, rest = np.divmod(np.arange(self.spec.domain) * self.spec.bits, self.spec.max_value)
         share = rest / self.spec.max_value
         of_steps = np.exp(RRAnalysis(self.spec.code).log_likelihood(answers))

@@ -55,13 +55,13 @@ LEAST_BLUR = Fraction(1, 64)
 
 
 def one_report(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
-    """The first report of a user about a question."""
+    """The local randomiser of a user's first report about a question, as its analysis takes it."""
     low, high = spec.report_chances
     return UnaryEncoding(spec.symbols, high, low) if low < high else _NOTHING
 
 
 def kept_response(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
-    """The permanent response, from which all of a user's reports to one question are drawn."""
+    """The permanent response as a local randomiser: all reports about a question depend on it."""
     half = spec.fake / 2
     return UnaryEncoding(spec.symbols, 1 - half, half) if spec.fake < 1 else _NOTHING
 

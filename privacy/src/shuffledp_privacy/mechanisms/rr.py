@@ -64,7 +64,7 @@ _FORMULA = "Theorem 3.1 of Athanasiou et al. 2025, false for larger distances (S
 @analyses(RRShuffle)
 @dataclass(frozen=True, slots=True)
 class RRAnalysis(Analysis):
-    """Flipped bits of the unary code, shuffled."""
+    """Analysis of the flipped bits of the unary code, shuffled."""
 
     spec: RRShuffle
     grows_with_distance = True  # the bits of a larger change include those of a smaller one (C7)
@@ -163,7 +163,7 @@ class RRAnalysis(Analysis):
         return bits_error(users * self.spec.max_value, total, float(self.spec.randomise))
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """Sum of two binomials.
+        """Log of the law of a sum of two binomials: kept ones and flipped zeros.
 
         Each of x ones stays with probability 1 - p/2, each of k - x zeros turns with p/2.
         """

@@ -64,7 +64,7 @@ _FORMULA = (
 @analyses(SGDLShuffle)
 @dataclass(frozen=True, slots=True)
 class SGDLAnalysis(PaddedAnalysis):
-    """Shares of one discrete Laplace noise, clamped and shuffled."""
+    """Analysis of shares of one discrete Laplace noise, clamped and shuffled."""
 
     spec: SGDLShuffle
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)

@@ -50,7 +50,7 @@ from shuffledp_privacy.sums.worst import tried_distances, worst_delta, worst_eps
 @analyses(SplitMix)
 @dataclass(frozen=True, slots=True)
 class SplitMixAnalysis(Analysis):
-    """Random pieces of noisy values, shuffled."""
+    """Analysis of random pieces of noisy values, shuffled."""
 
     spec: SplitMix
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
@@ -133,7 +133,7 @@ class SplitMixAnalysis(Analysis):
         return noise if noise.log_concave else None
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """The noises that lead from x to the answer modulo q, wrapped or not, but for 1e-17."""
+        """Log-probability of the noise from x to the answer modulo q, with wraps, but for 1e-17."""
         law = noise_table(self.spec.noise_epsilon, self.spec.shares)
         noise = np.asarray(
             (answers[:, None] - np.arange(self.spec.domain)) % self.spec.modulus, dtype=np.float64

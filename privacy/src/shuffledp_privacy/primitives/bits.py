@@ -243,7 +243,7 @@ class BitPair:
         return LogValues(replace(near.low - far.high), replace(near.high - far.low))
 
     def guess(self, epsilon: Floats) -> Floats:
-        """Midpoint of the tilted means where the generating functions differ by e^-E."""
+        """Guess of the threshold: midpoint of the means at the tilt that belongs to ε."""
         size = np.minimum(
             epsilon / self.distance, 0.999999 * np.log((1 - self.flip) / self.flip) + 1e-12
         )
@@ -315,7 +315,7 @@ class OrderedSums:
         return LogValues(replace(near.low - far.high), replace(near.high - far.low))
 
     def guess(self, epsilon: Floats) -> Floats:
-        """Where Gaussian laws of these means, and of P's variance, have the ratio e^E."""
+        """Guess of the threshold: where Gaussian laws of these means have the ratio e^E."""
         middle = 0.5 * (self._mean(self.first) + self._mean(self.second))
         start = np.clip(
             middle - epsilon * self.spread() ** 2 / np.maximum(self.shift(), 1e-12),

@@ -40,7 +40,7 @@ _BASIS: Final = (
 
 
 class ColumnsAnalysis(OpenValueAnalysis):
-    """Cells in the open, one in each column, among one honest node's dummies."""
+    """Analysis of unrandomised cells, one in each column, among one honest node's dummies."""
 
     __slots__ = ()
 
@@ -48,12 +48,12 @@ class ColumnsAnalysis(OpenValueAnalysis):
     grows_with_distance = True  # no change costs more than one that moves the cell of every column
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:  # noqa: ARG002
-        """δ of one round, from both sides, for every number of users."""
+        """Certified and attained δ of one round, for every number of users."""
         check_epsilon(epsilon)
         return delta_of_losses(self._losses(), epsilon, _BASIS)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:  # noqa: ARG002
-        """ε of one round, from both sides, for every number of users."""
+        """Certified and attained ε of one round, for every number of users."""
         return epsilon_of_losses(self._losses(), delta, _BASIS)
 
     def curve(
@@ -78,7 +78,7 @@ def safest_rate(target: Target, columns: int) -> float:
 
 
 def guessed_rate(target: Target, columns: int) -> float:
-    """Where a search for that ε starts."""
+    """First guess of that ε for a search."""
     safest = safest_rate(target, columns)
     if target.rounds == 1:
         return safest

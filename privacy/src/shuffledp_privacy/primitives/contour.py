@@ -60,7 +60,7 @@ class Enveloped(Protocol):
     """A `TiltedLaw` whose modulus has side lobes."""
 
     def log_envelope(self, tilt: Floats, angle: Floats) -> Floats:
-        """At least `log_modulus`, and it does not rise with θ on [0, π]."""
+        """Upper bound of `log_modulus` that does not rise with θ on [0, π]."""
 
 
 class TiltedLaw(Protocol):

@@ -79,7 +79,7 @@ least float.
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The law of one V: `values` with `masses`, 0 with what is left of 1.
+    """The law of one V: `values` with `masses`, and 0 with the remaining probability.
 
     Shapes equal; masses in (0, 1].
     """
@@ -161,7 +161,7 @@ def mean_excess(
 
 
 def _enumerate(draw: Draw, trials: int) -> tuple[float, float]:
-    """Both bounds by the multinomial law: h! times the product of m^c/c! over the values and 0."""
+    """Both bounds by summing over the multinomial law of the numbers of each value and of 0."""
     outcomes = math.comb(trials + draw.values.size, draw.values.size)
     spend_work(CALL_COST + 10 * VALUE_COST * outcomes)
     used = np.zeros(1, dtype=np.int64)
@@ -226,7 +226,7 @@ def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
 
 
 def saddle(draw: Draw, trials: int) -> float:
-    """The tilt c at which e^(h K(c))/c² is least, about."""
+    """The tilt c at which e^(h K(c))/c² is about least."""
     largest = float(draw.values.max())
     steepest = LARGEST_EXPONENT / largest
 

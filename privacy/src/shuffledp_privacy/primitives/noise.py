@@ -67,7 +67,7 @@ class SgdlLaw:
 
     @property
     def node_cost(self) -> float:
-        """Two: measured up to twice as dear as a node of a sum of flipped bits."""
+        """Work of one node: 2, measured in nodes of a sum of flipped bits."""
         return 2.0
 
     def rows(self, index: NDArray[np.intp]) -> SgdlLaw:  # noqa: ARG002

@@ -148,7 +148,7 @@ class _Bracket:
         )
 
     def edge(self) -> _Edge:
-        """Where all rows are as narrow as they can be."""
+        """The edge of each row, once all rows are as narrow as they can be."""
         # The ratio falls: what holds at `low` from above holds at the next point, too.
         close = self.high - self.low > 1.0
         low = np.where(close, self.at_low.low, self.at_high.low)
@@ -184,7 +184,7 @@ def _copy(source: LogValues, target: LogValues, rows: NDArray[np.intp]) -> None:
 
 
 def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
-    """Find the last one with a log ratio of at least ε by widening and narrowing a bracket."""
+    """Find the last integer with a log ratio of at least ε, by widening and narrowing a bracket."""
     bracket = _Bracket(pair, epsilon)
     for doubling in range(64):
         if not bracket.widen(2.0 ** (doubling + 1)):

@@ -96,7 +96,7 @@ def _largest(
     holds: Callable[[Boxes, float], NDArray[np.bool_]],
     needed: Callable[[Boxes], Floats],
 ) -> float:
-    """Largest `needed` of all boxes: that of some, and of those in which it may be more.
+    """Largest `needed` of all boxes, computed for some and for those that may exceed them.
 
     0 for no boxes.
     """

@@ -233,7 +233,7 @@ class TablePair:
         )
 
     def guess(self, epsilon: Floats) -> Floats:
-        """The middle: bisection finds the rest."""
+        """Guess of the threshold: the middle, from which bisection starts."""
         return np.floor(0.5 * self.distance) + 0.0 * epsilon
 
     def spread(self) -> Floats:

@@ -307,7 +307,7 @@ class TruncatedLaw:
         return self.noise.widest_tilt - sign * tilt
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
-        """The log modulus of the whole law, times |1 - V(z)|/(1 - V(1)).
+        """ln |G(e^{s+iθ})/G(e^s)|: that of untruncated noise, plus ln |1 - V(z)|/(1 - V(1)).
 
         It need not fall with θ: see `log_envelope`.
         """
@@ -321,7 +321,7 @@ class TruncatedLaw:
         return np.asarray(self._times(tilt) * (unclamped + remaining), dtype=np.float64)
 
     def log_envelope(self, tilt: Floats, angle: Floats) -> Floats:
-        """At least `log_modulus`, and not rising with θ on [0, π] (Proposition S6b)."""
+        """Upper bound of `log_modulus` that does not rise with θ on [0, π] (Proposition S6b)."""
         # |G|² is a sum of cos kθ with k <= 2c and positive weights: it falls up to π/(2c).
         edge = math.pi / (2 * max(self.noise.padding, 1))
         beyond = self._by_parts(tilt, np.maximum(angle, edge))

@@ -164,7 +164,7 @@ class Filters:
 
     @classmethod
     def of(cls, epsilon: float, delta: float) -> Self:
-        """Make the filters of a budget; they depend on nothing else.
+        """Make the filters of a budget, which determines them.
 
         Raises:
             UsageError: ε not above 0 and finite, δ not between 0 and 1.

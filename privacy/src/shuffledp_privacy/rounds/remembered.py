@@ -36,7 +36,7 @@ class AllReports(Analysis):
 
     @property
     def grows_with_distance(self) -> bool:
-        """True: all changes of a kept response are the same change."""
+        """True, because all changes of a memoised response are the same change."""
         return True
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:

@@ -15,7 +15,7 @@ _SLACK: Final = 1 + 1e-9
 
 
 def tile_crowd(honest: int, bits: int, chance: float) -> int:
-    """Honest people who share a tile with a given one, that one included, but for a small chance.
+    """Least number of honest people in a tile, the one who asks included, but for a small chance.
 
     Args:
         honest: h >= 1, honest people of the round.

@@ -114,7 +114,7 @@ class _Tail:
         return min(1.0, float(self.masses @ shown) * (1 + SUMMED) + rounding + self.constant)
 
     def epsilon(self, delta: float) -> tuple[float, bool]:
-        """Least ε, about, with δ(ε) <= delta, and True if the tilt suits it.
+        """About the least ε with δ(ε) <= delta, and True if the tilt suits it.
 
         `math.inf` where there is none.
         """
@@ -187,7 +187,7 @@ class Composed:
         return best
 
     def _centre_tilt(self, epsilon: float) -> float:
-        """Tilt θ of the least Chernoff bound at this ε: the tilted law lies about 1/θ above it."""
+        """Tilt θ of the least Chernoff bound at this ε; the tilted mean is about 1/θ above ε."""
         return self._solve(
             lambda moments, theta: moments.mean - math.log1p(1 / max(theta, 1e-300)) - epsilon
         )
@@ -233,7 +233,7 @@ class Composed:
         return _Moments(log, mean, variance, tuple(by_law))
 
     def _solve(self, rising: Callable[[_Moments, float], float]) -> float:
-        """Tilt θ, up to the largest allowed, where the function of the moments changes sign.
+        """Tilt θ, at most the largest allowed, at which a function of the moments changes sign.
 
         Any θ is sound.
         """

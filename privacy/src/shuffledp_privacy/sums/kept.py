@@ -145,7 +145,7 @@ class KeptNoise(ABC):
         return np.array(totals), np.zeros(distance.shape)
 
     def _least(self, distance: int, delta: float) -> float:
-        """Certified is a point whose bound was found to be small enough.
+        """Smallest tried E at which the bound is at most δ.
 
         The search affects only tightness.
         """

@@ -54,7 +54,7 @@ class KeptShares(KeptNoise):
         return min(self.local(distance), 700.0)
 
     def _least(self, distance: int, delta: float) -> float:
-        """A point whose bound was found to be small enough, on successively finer grids.
+        """Smallest tried E at which the bound is at most δ, on successively finer grids.
 
         A table answers many points as fast as one.
         """

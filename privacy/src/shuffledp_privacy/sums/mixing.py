@@ -138,7 +138,7 @@ def _falls_from(users: int, grow: float, pieces: int, log_sums: list[float]) -> 
 
 
 def _large(users: int, grow: float, pieces: int, log_sums: list[float]) -> float:
-    """S19 (d): the sum over crowds that are known, and a closed form for all others."""
+    """S19 (d): sum over the numbers of users with known terms, and a closed form for the others."""
     if users <= len(log_sums) + 1:
         return _log_sum(users, pieces, log_sums[: users - 1]) + grow
     closed = _log_closed(users, pieces, 3)

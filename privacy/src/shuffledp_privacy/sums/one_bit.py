@@ -196,7 +196,7 @@ class OneBitRound:
         return float(self.rate(distance)) * one_symbol(self.law, self.honest, window, total)
 
     def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
-        """`quick` at many total ε, shape alike, without its care for rounding; an estimate."""
+        """Estimate of `quick` at many total ε, same shape, without bounds on rounding."""
         window = one_symbol_window(self.law, self.honest)
         rate = float(self.rate(distance))
         growth = 1 + np.expm1(np.minimum(epsilons, 700.0)) / rate
@@ -218,7 +218,7 @@ class OneBitRound:
 
 
 def _tail_sums(values: Floats) -> Floats:
-    """Sum of the values from each place on, and 0 for none."""
+    """Sum of the values from each index on, and 0 after the last."""
     return np.append(np.cumsum(values[::-1])[::-1], 0.0)
 
 

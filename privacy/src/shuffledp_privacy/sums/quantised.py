@@ -199,7 +199,7 @@ class QuantisedRound:
         return self._mix_steps(code, distance, epsilon)
 
     def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
-        """The same at many total ε, shape alike."""
+        """`quick` at many total ε, same shape."""
         (full_steps, share), item = (
             self.steps(distance),
             self.of_code(min(self.steps(distance)[0] + 1, self.code.max_value)),

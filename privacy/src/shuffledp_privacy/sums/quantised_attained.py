@@ -53,11 +53,10 @@ def attained_epsilon(item: QuantisedRound, delta: float) -> float:
 
 
 def _raised_pair(item: QuantisedRound, times: int) -> BitPair:
-    """One step: the least value of whole steps is lowered, all others hold k, or 0.
+    """Pairs of datasets: a value of whole steps is lowered by a step, all others hold k, or 0.
 
-    `times` alike.
-
-    To raise the largest such value below k is the mirror image.
+    Both are repeated `times` times. The value is the least one of whole steps; raising the largest
+    such value below k is the mirror image.
     """
     bits, others = item.code.max_value, (item.honest - 1) * item.code.max_value
     raised_bits = bits // math.gcd(bits, item.max_value)
@@ -87,10 +86,7 @@ def _tried_steps(item: QuantisedRound) -> list[int]:
 
 
 def _short(item: QuantisedRound) -> tuple[Floats, Floats]:
-    """Distances below a step and their b: a whole number of steps lowered by them shows b δ_1.
-
-    Exactly.
-    """
+    """Distances tried below a step, and their b: some dataset attains exactly b δ_1 there."""
     below = min(item.d_max, _reaching(item, 1) - 1)
     if below < 1 or (not item.metric and item.d_max > below):
         return np.empty(0), np.empty(0)

@@ -110,7 +110,7 @@ def _nearer(item: QuantisedRound, delta: float) -> float:
 
 
 def _rests(item: QuantisedRound) -> tuple[Floats, Floats]:
-    """First and last b of each interval of a cover of all that occur, and of 1."""
+    """First and last b of each interval that covers the b that occur, and 1."""
     parts = Fraction(item.code.max_value, item.max_value).denominator
     if parts <= CELLS:
         return (points := np.arange(parts + 1) / parts), points

@@ -81,7 +81,7 @@ def pure_unit(noise_epsilon: Fraction, shares: int, honest: int) -> float:
 
 
 def noise_basis(shares: int, honest: int) -> str:
-    """What the certificate rests on as to the noise, in words."""
+    """What the certificate assumes of the noise, in words."""
     if honest >= shares:
         return (
             "S2: at least one whole discrete Laplace noise from honest users, and its exact excess"
