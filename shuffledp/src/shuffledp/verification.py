@@ -198,8 +198,7 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
         read_file(path, "roster")  # the roster is what was named: it is missed first
         root = _key_in(beside)
         words = (
-            f"root key used: {root}, only because it is in {beside}; anyone can make such a "
-            "file"
+            f"root key used: {root}, only because it is in {beside}; anyone can make such a file"
         )
     roster = read_roster(path, root)
     accountant = bytes.fromhex(roster.accountant.identity_key)
