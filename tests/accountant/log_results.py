@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from accountant_world import NODES, PLAN
 from log_world import Branch, LogWorld
@@ -14,6 +15,7 @@ from log_world import Branch, LogWorld
 from shuffledp_client.device import DeviceSteps
 from shuffledp_client.submission import PreparedSubmission
 from shuffledp_client.transport import RoundEnd
+from shuffledp_client.verification import parse_announcement
 from shuffledp_core.answering.decoding import decode
 from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.documents.digests import digest, document_digest
@@ -86,9 +88,13 @@ class LoggedRound:
         proof = self.branch.proof(self.round_id, self.certificate)
         self.announcement = self.world.announcement(self.certificate, proof)
 
-    async def answer(self, device: DeviceSteps) -> None:
-        """One real answer; the device's link must be ours."""
-        await device.submit(1, verified=device.verified(self.announcement))
+    async def answer(self, device: DeviceSteps, announcement: bytes | None = None) -> None:
+        """One real answer, to this announcement of the round; the device's link must be ours."""
+        await device.submit(1, verified=device.verified(announcement or self.announcement))
+
+    @property
+    def manifest(self) -> Signed:
+        return parse_announcement(self.announcement).manifest
 
     def board(self) -> bytes:
         """What the devices sent, and messages of everyone else; a new one at each call."""
@@ -129,25 +135,26 @@ class LoggedRound:
         self.branch.accountant.publish_log()
         return Signed.from_bytes(final)
 
-    def result(self, board: bytes, final: Signed) -> Signed:
+    def result(self, board: bytes, final: Signed, **changes: object) -> Signed:
         """The analyst's signed answer."""
         mechanism = self.plan.mechanism
         packed = np.frombuffer(board, dtype=np.uint8)
         decoded = decode(packed, self.geometry, mechanism.alphabet, USERS, 0, mechanism.counts_of)
-        return self.world.deployment.identity_of(ANALYST).sign(
-            Result(
-                deployment=self.world.roster.deployment,
-                round_id=self.round_id,
-                outcome="published",
-                accepted=USERS,
-                messages=USERS,
-                board_digest=digest(board),
-                estimate=estimate(mechanism, decoded.counts, USERS, 0, nodes=len(NODES)),
-                plan_certificate=self.certificate,
-                final_certificate=final,
-                headers=self.headers(board),
-            )
+        document = Result(
+            deployment=self.world.roster.deployment,
+            round_id=self.round_id,
+            outcome="published",
+            accepted=USERS,
+            messages=USERS,
+            board_digest=digest(board),
+            estimate=estimate(mechanism, decoded.counts, USERS, 0, nodes=len(NODES)),
+            plan_certificate=self.certificate,
+            final_certificate=final,
+            headers=self.headers(board),
+            manifest_digest=document_digest(self.manifest),
         )
+        analyst = self.world.deployment.identity_of(ANALYST)
+        return analyst.sign(msgspec.structs.replace(document, **changes))
 
     def log(self, result: Signed) -> bytes:
         """The proof of a result that the accountant has logged."""

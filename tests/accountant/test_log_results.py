@@ -7,7 +7,9 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from accountant_world import NODES
 from log_results import USERS, DirectLink, LoggedRound
 from log_world import LogWorld
 from typer.testing import CliRunner
@@ -17,15 +19,22 @@ from shuffledp_accountant.log_audit import LogAudit
 from shuffledp_accountant.log_reading import FolderSource, read_log
 from shuffledp_client.log_memory import CONFLICT, SEEN
 from shuffledp_client.transport import RoundEnd
+from shuffledp_client.verification import parse_announcement
 from shuffledp_core.documents.digests import digest, document_digest
-from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.models import Countersignature, Manifest
+from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.errors import (
+    DocumentError,
+    FalseResultError,
     LedgerAwayError,
     LogProofError,
+    MalformedDocumentError,
     MalformedRequestError,
     RoundStateError,
+    SignatureError,
     UnknownRoundError,
 )
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transparency.entries import LedgerEvent, LedgerLogEntry, log_key_of
 from shuffledp_core.transparency.proofs import InclusionProof
 from shuffledp_ops.keys.renewal import renew
@@ -121,6 +130,75 @@ async def test_two_histories_with_two_results_are_noticed_where_they_meet(world:
     world.device("ada").verified(following)
     with pytest.raises(LogProofError, match="two histories"):
         world.device("bob").verified(following)
+
+
+async def test_two_manifests_of_a_round_are_noticed_by_the_device_whose_one_is_not_logged(
+    world: LogWorld,
+) -> None:
+    with world.branch("honest") as honest:
+        round_ = LoggedRound(world, honest)
+        proof = honest.proof(round_.round_id, round_.certificate)
+        second = world.announcement(round_.certificate, proof)  # every node signs this one, too
+        ada, bob = DirectLink(round_), DirectLink(round_)
+        await round_.answer(world.device("ada", link=ada))
+        await round_.answer(world.device("bob", link=bob), second)
+        board = round_.board()
+        final = round_.settle(board)
+        result = round_.result(board, final)
+        logged = round_.log(result)
+    show(ada, board, result, logged)
+    await world.device("ada", link=ada).verify(round_.round_id)
+    show(bob, board, result, logged)
+    device = world.device("bob", link=bob)
+    with pytest.raises(FalseResultError, match="another manifest"):
+        await device.verify(round_.round_id)
+    # What bob keeps convicts the analyst and every node: they signed both, under one round id.
+    stored = device.store.load(round_.round_id)
+    assert stored.result == result
+    shown = [parse_announcement(round_.announcement), stored.announcement]
+    manifests = [verify_from(world.roster.analyst, one.manifest, Manifest) for one in shown]
+    assert [manifest.round_id for manifest in manifests] == [round_.round_id] * 2
+    assert shown[0].manifest != shown[1].manifest
+    for one in shown:
+        signed = {
+            verify_from(world.roster.party(word.signer), word, Countersignature).manifest_digest
+            for word in one.countersignatures
+        }
+        assert signed == {document_digest(one.manifest)}
+        assert {word.signer for word in one.countersignatures} == set(NODES)
+
+
+async def test_no_device_answers_under_a_manifest_that_a_node_did_not_sign(
+    world: LogWorld,
+) -> None:
+    """An honest node signs the first manifest of a round only (tests/shuffler/test_control.py)."""
+    with world.branch("honest") as honest:
+        round_ = LoggedRound(world, honest)
+        proof = honest.proof(round_.round_id, round_.certificate)
+        first = parse_announcement(round_.announcement)
+        second = parse_announcement(world.announcement(round_.certificate, proof))
+    for node in NODES:
+        signatures = [word for word in second.countersignatures if word.signer != node]
+        of_first = [word for word in first.countersignatures if word.signer == node]
+        for words, error in ((signatures, SignatureError), (signatures + of_first, DocumentError)):
+            lie = msgspec.structs.replace(second, countersignatures=tuple(words))
+            for name in ("ada", "bob"):
+                with pytest.raises(error, match=r"not countersigned by|manifest"):
+                    world.device(name).verified(to_json(lie))
+
+
+async def test_a_result_that_hides_its_manifest_is_not_believed(world: LogWorld) -> None:
+    with world.branch("honest") as honest:
+        round_ = LoggedRound(world, honest)
+        ada, bob, board, final = await played(world, round_)
+        result = round_.result(board, final, manifest_digest=msgspec.UNSET)
+        proof = round_.log(result)
+    for name, link in (("ada", ada), ("bob", bob)):
+        show(link, board, result, proof)
+        device = world.device(name, link=link)
+        with pytest.raises(MalformedDocumentError, match="does not name its manifest"):
+            await device.verify(round_.round_id)
+        assert device.store.load(round_.round_id).result == result
 
 
 async def test_a_stale_checkpoint_does_not_hold_the_result(world: LogWorld) -> None:

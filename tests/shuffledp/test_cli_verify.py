@@ -361,13 +361,16 @@ def test_the_past_is_a_note_and_no_failure(
     assert (code, said in words) == (0, True)
 
 
-def result(deployment: Deployment, final: Certificate, round_id: str = ROUND) -> Signed:
+def result(
+    deployment: Deployment, final: Certificate, round_id: str = ROUND, **fields: Any
+) -> Signed:
     document = Result(
         deployment="demo",
         round_id=round_id,
         outcome="published",
         plan_certificate=by(deployment, "accountant", issued()),
         final_certificate=by(deployment, "accountant", final),
+        **fields,
     )
     return by(deployment, "analyst", document)
 
@@ -524,8 +527,14 @@ def test_a_folder_of_a_witnessed_deployment_is_verified_with_its_proof(
 ) -> None:
     desk = Desk(witnessed.folder, monkeypatch, capsys)
     plan = by(witnessed, "accountant", issued())
-    file = desk.write(result(witnessed, issued(CertificateStage.FINAL)), "result.json")
-    both = ("witness-1", "witness-2")
+    final, both = issued(CertificateStage.FINAL), ("witness-1", "witness-2")
+    (desk.folder / "manifest.json").write_bytes(manifest(witnessed).to_bytes())
+    signed = result(witnessed, final, manifest_digest=document_digest(manifest(witnessed)))
+    for named, why in ((msgspec.UNSET, "does not name its manifest"), ("ab" * 32, "another")):
+        desk.write(result(witnessed, final, manifest_digest=named), "result.json")
+        code, words = desk.verify(desk.folder)
+        assert (code, why in words) == (1, True), words
+    file = desk.write(signed, "result.json")
     code, words = desk.verify(file)
     assert (code, "public log: NOT checked" in words) == (0, True)
     code, words = desk.verify(desk.folder)
@@ -535,7 +544,6 @@ def test_a_folder_of_a_witnessed_deployment_is_verified_with_its_proof(
     code, words = desk.verify(desk.folder)
     assert (code, f"has no {RESULT_PROOF}" in words) == (1, True)
     beside = desk.folder / RESULT_PROOF
-    signed = result(witnessed, issued(CertificateStage.FINAL))
     for mine, why in (
         (logged(witnessed, plan, both), "does not show"),
         (logged(witnessed, signed, ("witness-1",)), "1 of the log's 2 witnesses"),

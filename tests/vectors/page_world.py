@@ -16,9 +16,9 @@ from vector_world import identity, make_draft, make_roster, sign_roster
 
 from shuffledp_client.http_api import ResultBody, problem_of
 from shuffledp_client.web import MODULE, WIDGET, read_web_file
-from shuffledp_core.documents.digests import digest
-from shuffledp_core.documents.models import Credential, Receipt, Result, Roster
-from shuffledp_core.documents.signed import Signed, to_json
+from shuffledp_core.documents.digests import digest, document_digest
+from shuffledp_core.documents.models import Announcement, Credential, Receipt, Result, Roster
+from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.documents.submission import check_submission
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import (
@@ -198,7 +198,9 @@ class PageGateway:
     def end(self, change: Callable[[list[bytes]], list[bytes]] = sorted, **fields: Any) -> None:
         """Publish the result of what was accepted."""
         self.board = b"".join(change(self.messages()))
-        outcome = settled(self.draft, self.board, len(self.accepted)) | fields
+        manifest = from_json(self.announcement, Announcement).manifest
+        outcome = settled(self.draft, self.board, len(self.accepted))
+        outcome |= {"manifest_digest": document_digest(manifest)} | fields
         document = Result(deployment="demo", round_id=self.round_id, **outcome)
         self.result = identity("analyst").sign(document)
 

@@ -126,3 +126,21 @@ def test_a_page_believes_no_result_but_the_one_in_the_log(context: BrowserContex
     assert attempt(page, CHECK) == 1
     assert show(gateway, replace(log, size=55), page) == 55  # the newer one is remembered
     assert show(gateway, replace(log, size=60), page) == "LogProofError"
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"), [("ab" * 32, "FalseResultError"), (None, "MalformedDocumentError")]
+)
+def test_a_page_believes_no_result_of_another_manifest_than_it_answered_under(
+    context: BrowserContext, named: str | None, expected: str
+) -> None:
+    gateway, log = witnessed(context)
+    page = open_device(context)
+    attempt(page, f"device.enrol('{CODE}')")
+    assert show(gateway, log, page) == 51
+    assert attempt(page, "device.answer(await device.question(), 2)")["messages"] == 1
+    gateway.end(manifest_digest=named or msgspec.UNSET)
+    assert gateway.result is not None
+    entry = result_entry(POPULATION, ROUND_ID, document_digest(gateway.result)).to_bytes()
+    gateway.log = replace(log, size=60, last=entry).text()
+    assert attempt(page, CHECK) == expected

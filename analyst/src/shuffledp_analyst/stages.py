@@ -18,7 +18,7 @@ from shuffledp_analyst.running import RunningRound
 from shuffledp_analyst.watching import run_beside
 from shuffledp_core.answering.decoding import Bytes, decode
 from shuffledp_core.answering.estimation import estimate
-from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.losses import Losses
 from shuffledp_core.documents.models import BatchHeader, HistoryDigest, Result
@@ -201,6 +201,7 @@ async def decode_batch(running: RunningRound) -> Result:
         repeated_tags=board.repeated,
         history=history,
         tiles_root=tiled.root.hex(),
+        manifest_digest=document_digest(running.announced()[0]),
     )
 
 

@@ -37,7 +37,11 @@ from shuffledp_core.errors import (
 from shuffledp_core.runtime.clock import Clock, system_clock
 from shuffledp_core.runtime.keys import load_roster, verify_from
 from shuffledp_core.transparency.entries import log_key_of
-from shuffledp_core.transparency.logged import check_result_logged, check_same_history
+from shuffledp_core.transparency.logged import (
+    check_result_logged,
+    check_result_manifest,
+    check_same_history,
+)
 from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES
 
 POLL_SECONDS: Final = 0.5
@@ -239,6 +243,7 @@ class DeviceSteps:
                 stored, signed
             )  # before the board is asked for: an analyst cannot take its word back
             self._check_result_logged(end, round_id)
+            check_result_manifest(verified.result, stored.announcement.manifest, self._roster)
             found = await self._find_messages(analyst, verified, stored)
         self._store.finish(round_id)
         return found

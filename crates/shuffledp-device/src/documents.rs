@@ -373,6 +373,8 @@ fn result(value: &Value) -> Outcome<()> {
             ("repeated_tags", &whole),
             ("headers", &frames),
             ("history", history),
+            ("tiles_root", &key32),
+            ("manifest_digest", &key32),
         ],
     )
 }

@@ -48,7 +48,7 @@ from shuffledp_core.runtime.keys import (
     read_signed,
     verify_from,
 )
-from shuffledp_core.transparency.logged import CosignedCheckpoint
+from shuffledp_core.transparency.logged import CosignedCheckpoint, check_result_manifest
 from shuffledp_core.vocabulary import CertificateStage, Role
 from shuffledp_privacy.rechecking import recheck
 
@@ -307,12 +307,14 @@ def check_beside(folder: Path, result: Result, roster: Roster) -> CosignedCheckp
     file = folder / "manifest.json"
     if not file.is_file():
         return logged
-    manifest = verify_from(roster.analyst, read_signed(file, "manifest"), Manifest)
+    signed = read_signed(file, "manifest")
+    manifest = verify_from(roster.analyst, signed, Manifest)
     if (manifest.deployment, manifest.round_id) != (result.deployment, result.round_id):
         raise ForeignDocumentError(
             f"{file} is of round {manifest.round_id} of {manifest.deployment!r}, and result.json "
             f"of {result.round_id} of {result.deployment!r}; fetch the round again"
         )
+    check_result_manifest(result, signed, roster)
     return logged
 
 

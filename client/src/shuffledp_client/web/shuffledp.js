@@ -485,7 +485,7 @@ const DOCUMENTS = {
       plan_certificate: absent(signedFrame), final_certificate: absent(signedFrame),
       dropped: [0, int], outside_alphabet: [0, int], repeated_tags: [0, int],
       headers: [[], list(signedFrame)], history: [null, struct({ digest: str, length: int })],
-      tiles_root: [null, key32],
+      tiles_root: [null, key32], manifest_digest: [null, key32],
     },
   ),
 };
@@ -2072,6 +2072,12 @@ export async function checkResultLogged(text, roster, population, frame, remembe
   return null;
 }
 
+/** Checks that a result, and by it the public log, names the manifest that was shown here. */
+async function checkManifest({ manifest_digest: named }, manifest, { log }) {
+  if (named === null) return log && malformed("the result does not name its manifest");
+  if ((await documentDigest(manifest)) !== named) evidence("the result is of another manifest than the one shown here");
+}
+
 const announcementOf = struct(
   { manifest: signedFrame, countersignatures: list(signedFrame) },
   { log: [null, str] },
@@ -2595,6 +2601,7 @@ export class Device {
       await this.withLog(log, async (remembered) =>
         ({ log: await checkResultLogged(log, this.roster, this.population, frame, remembered) }));
     }
+    await checkManifest(checked.result, announcementOf(parseJson(stored.announcement)).manifest, this.roster);
     const length = checked.result.messages * (stored.geometry.symbol_bytes + TAG_BYTES);
     const board = await call(`${url}/board`, "application/octet-stream", length, undefined, BOARD_MILLISECONDS);
     try {

@@ -546,8 +546,9 @@ class Result(Document, frozen=True, kw_only=True):
     the estimate leaves out those with a symbol outside the alphabet, and of the others those whose
     tag stands on the board more than once. `headers` are the batch headers of all nodes, in the
     route's order, on which the final certificate rests. In a verified round `history` identifies
-    the documents that prove the board. `tiles_root` is of the board in tiles (`board_tiles`);
-    results of earlier versions have none.
+    the documents that prove the board. `tiles_root` is of the board in tiles (`board_tiles`), and
+    `manifest_digest` is of the manifest that every node countersigned, so that who has logged the
+    result has logged the manifest; results of earlier versions have neither.
     """
 
     label: ClassVar[str] = "result"
@@ -568,3 +569,4 @@ class Result(Document, frozen=True, kw_only=True):
     headers: tuple[Signed, ...] = ()
     history: HistoryDigest | msgspec.UnsetType = msgspec.UNSET
     tiles_root: HexKey | msgspec.UnsetType = msgspec.UNSET
+    manifest_digest: HexKey | msgspec.UnsetType = msgspec.UNSET

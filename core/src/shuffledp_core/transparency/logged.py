@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import EndedLog, LogTerms, Result, Roster
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import LogProofError
+from shuffledp_core.errors import FalseResultError, LogProofError, MalformedDocumentError
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transparency.cosignatures import cosigners, witness_key
 from shuffledp_core.transparency.entries import (
@@ -120,6 +120,31 @@ def check_result_logged(
     result = verify_from(roster.analyst, signed, Result)
     entry = result_entry(population, result.round_id, document_digest(signed))
     return _check_entry_once(proof, roster, entry)
+
+
+def check_result_manifest(result: Result, manifest: Signed, roster: Roster) -> None:
+    """Check that a completed result names this manifest as the one of its round.
+
+    A result that is in the public log thereby has its manifest there. Results of earlier versions
+    name none, and are accepted only if the roster names no witnesses.
+
+    Raises:
+        MalformedDocumentError: the result names no manifest.
+        FalseResultError: it names another one.
+    """
+    named = result.manifest_digest
+    if not isinstance(named, str):
+        if roster.log_terms is None:
+            return
+        raise MalformedDocumentError(
+            f"the result of round {result.round_id} does not name its manifest, so others may have "
+            "been shown another one; the analyst runs an earlier version, or hides it"
+        )
+    if document_digest(manifest) != named:
+        raise FalseResultError(
+            f"the result of round {result.round_id} is of another manifest than the one shown "
+            "here: analyst and nodes signed two for one round; keep both: they are evidence"
+        )
 
 
 def _check_entry_once(proof: bytes, roster: Roster, entry: LedgerLogEntry) -> CosignedCheckpoint:

@@ -12,6 +12,7 @@ from shuffledp_core.documents.models import Announcement, Manifest, Result
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import ForeignDocumentError, UnknownRoundError
 from shuffledp_core.runtime.keys import verify_from
+from shuffledp_core.transparency.logged import check_result_manifest
 from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.report import RoundReport
@@ -72,7 +73,7 @@ async def fetch(deployment: Deployment, round_id: str) -> VerifiedResult:
     """Fetches and verifies a published round.
 
     1. The result is the analyst's, of this deployment and round.
-    2. So is the manifest.
+    2. So is the manifest, and the result names it.
     3. Both certificates in the result are the accountant's, of this round, and their numbers are
        computed again.
     4. The proofs of the public log, where there are any and the roster names witnesses, show the
@@ -122,6 +123,7 @@ def verify_downloaded(
     require_round(
         verify_from(roster.analyst, announcement.manifest, Manifest), roster.deployment, round_id
     )  # 2
+    check_result_manifest(result, announcement.manifest, roster)
     checked = check_signed(signed, roster)  # 3
     opened = OpenedRound(round_id, announcement)
     report = make_report(deployment, opened, signed, result, {})  # 4
