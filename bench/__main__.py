@@ -9,12 +9,14 @@ from bench import (
     accelerated,
     accounting,
     audit,
+    board_tiles,
     clustered,
     mixing,
     mixproof,
     node_noise,
     noise,
     overload,
+    public_log,
     rounds,
     samplers,
     shuffling,
@@ -36,6 +38,8 @@ PARTS = {
     "noise": noise.run,
     "samplers": samplers.run,
     "audit": audit.run,
+    "public_log": public_log.run,
+    "board_tiles": board_tiles.run,
 }
 
 

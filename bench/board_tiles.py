@@ -1,17 +1,12 @@
 """Bytes that a device fetches to find its message, and what making the tiles costs (docs/tiles.md).
 
-    python bench/board_tiles.py --most 7
-
-prints one row for each board of 10^4 to 10^MOST messages, and one for 10^8 from the law of the
-tiles' sizes.
+One row for each board of 10^4 to 10^7 messages, and one for 10^8 from the law of the tiles' sizes.
 """
 
 from __future__ import annotations
 
-import argparse
 import secrets
 import statistics
-import sys
 import time
 from typing import Final
 
@@ -21,6 +16,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.transparency.board_tiles import TiledBoard, read_tile, tile_bits
 
 GEOMETRY: Final = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
+MEASURED: Final = range(4, 8)
 EXTRAPOLATED: Final = 10**8
 READS: Final = 20
 
@@ -59,18 +55,14 @@ def extrapolate(messages: int) -> list[str]:
     return [f"{messages:,}", f"{messages * width / 1e6:,.1f}", f"{1 << bits:,}", *sizes, "", ""]
 
 
-def main() -> int:
+def run() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--most", type=int, default=7, help="largest power of ten that is measured")
-    most = parser.parse_args().most
     print("| messages | board, MB | tiles | mean tile, bytes | largest | s to make | ms to check |")
     print("|---|---|---|---|---|---|---|")
-    rows = [measure(10**power) for power in range(4, most + 1)]
+    rows = [measure(10**power) for power in MEASURED]
     for row in [*rows, extrapolate(EXTRAPOLATED)]:
         print(f"| {' | '.join(row)} |", flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

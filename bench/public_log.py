@@ -1,102 +1,158 @@
 """Bytes and milliseconds that the public log and its witnesses add to a round.
 
-    PYTHONPATH=tests/accountant python bench/public_log.py
-
-Rounds are reserved in a ledger on disk, by the same code with and without two witnesses on this
-machine; a device verifies each announcement with and without the log. Medians.
+The same rounds are played in turn without a log, with one, and with one that two witnesses sign:
+real accountants with ledgers on disk, a device that takes part in each round, and witnesses on this
+machine. Medians.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
 
 import msgspec
 import structlog
-from accountant_world import PLAN
-from log_world import WITNESSES, Branch, LogWorld
 
+from shuffledp_client.transport import RoundEnd
 from shuffledp_client.verification import parse_announcement
-from shuffledp_core.transparency.entries import result_entry
-from shuffledp_core.transparency.proofs import InclusionProof
+from shuffledp_core.documents.signed import Signed
 
-ROUNDS = 70
-RESULTS = 24
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "accountant"))
+from log_results import DirectLink, LoggedRound
+from log_world import Branch, LogWorld
+
+ROUNDS = 26
+"""Of each kind: after 22 the log has more entries than the window of a proof."""
 
 
-def main() -> None:
-    """Print the table."""
+class SilentBranch(Branch):
+    """An accountant that writes no log; its transactions still commit the entries."""
+
+    def publish(self) -> None:
+        """Writes nothing."""
+
+
+@dataclass
+class RoundCosts:
+    """Cost of each round: seconds, of a clock and of the processor, and bytes."""
+
+    device: list[float] = field(default_factory=list)
+    device_busy: list[float] = field(default_factory=list)
+    parties: list[float] = field(default_factory=list)
+    parties_busy: list[float] = field(default_factory=list)
+    announcement: list[int] = field(default_factory=list)
+    result: list[int] = field(default_factory=list)
+    proofs: list[int] = field(default_factory=list)
+    entries: list[int] = field(default_factory=list)
+
+
+def run() -> None:
+    """Play the rounds and print the table."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    with TemporaryDirectory() as folder, LogWorld(Path(folder)) as world:
-        with world.branch("with") as branch:
-            seconds, announcements, checks = _publish(branch)
-        terms = world.roster.log
-        world.change_roster(log=msgspec.UNSET)
-        with world.branch("without") as branch:
-            plain, _, _ = _publish(branch)
-        world.change_roster(log=terms)
-        lengths = [len(data) for data in announcements]
-        proofs = [_proof(data) for data in announcements]
-        print(f"rounds: {ROUNDS}; the last checkpoint has {ROUNDS} entries")
-        print(f"publishing, no witnesses: {1000 * median(plain):.1f} ms")
-        print(f"publishing, two witnesses: {1000 * median(seconds):.1f} ms")
-        print(f"announcement: {lengths[-1]:,} bytes, of which the proof {len(proofs[-1]):,}")
-        print(f"proof of the first round: {len(proofs[0]):,} bytes")
-        window = len(InclusionProof.from_bytes(proofs[-1].encode()).extra)
-        print(f"window in the last proof: {window:,} bytes before base64")
-        for require, values in checks.items():
-            print(f"a device verifies, require_log={require}: {1000 * median(values):.1f} ms")
-        world.corrupt(*WITNESSES)  # a log of its own, of which they know nothing yet
-        with world.branch("results") as branch:
-            _results(branch)
+    with TemporaryDirectory() as folder, _branches(Path(folder)) as branches:
+        costs = [RoundCosts() for _ in branches]
+        turns = list(zip(branches, costs, strict=True))
+        for number in range(ROUNDS):
+            first = number % len(turns)
+            for branch, cost in turns[first:] + turns[:first]:
+                asyncio.run(_play(branch, cost))
+    print("  without a log; with one; with one that two witnesses sign")
+    print(f"  time: medians of {ROUNDS} rounds; bytes: of the last one")
+    _print_times("device", [cost.device for cost in costs])
+    _print_times("device, of the processor", [cost.device_busy for cost in costs])
+    _print_times("all others", [cost.parties for cost in costs])
+    _print_times("all others, of the processor", [cost.parties_busy for cost in costs])
+    _print_row("announcement, bytes", [cost.announcement[-1:] for cost in costs])
+    _print_row("result, bytes", [cost.result[-1:] for cost in costs])
+    _print_row("entries, bytes", [cost.entries[-1:] for cost in costs])
+    first, *_, last = costs[-1].proofs
+    print(f"  proof of the first round {first:,} bytes, of the last {last:,}")
 
 
-def _results(branch: Branch) -> None:
-    """Print what the entry of a result adds to a round."""
-    seconds, sizes = [], []
-    for number in range(RESULTS):
-        round_id, _ = branch.certify()
-        branch.settle(round_id, PLAN.min_reports)
-        start = perf_counter()
-        branch.accountant.log_result(round_id, f"{number:064x}")
-        branch.accountant.publish_log()
-        proof = branch.accountant.result_proof(round_id, f"{number:064x}")
-        seconds.append(perf_counter() - start)
-        sizes.append(len(proof))
-    entry = len(result_entry("demo", "00" * 16, "00" * 32).to_bytes())
-    print(f"a result: an entry of {entry} bytes, logged in {1000 * median(seconds):.1f} ms")
-    print(f"proof of a result in a log of {3 * RESULTS} entries: {sizes[-1]:,} bytes")
+@contextmanager
+def _branches(folder: Path) -> Iterator[list[Branch]]:
+    """Accountants without a log, with one, and with one that witnesses sign."""
+    alone = LogWorld(folder / "alone")
+    signed = LogWorld(folder / "signed")
+    with alone, signed, ExitStack() as open_branches:
+        alone.change_roster(log=msgspec.UNSET)
+        silent, logged, witnessed = (
+            open_branches.enter_context(world.branch(name))
+            for world, name in ((alone, "silent"), (alone, "logged"), (signed, "witnessed"))
+        )
+        yield [SilentBranch(alone, silent.folder, silent.accountant), logged, witnessed]
 
 
-def _publish(branch: Branch) -> tuple[list[float], list[bytes], dict[bool, list[float]]]:
-    seconds: list[float] = []
-    checks: dict[bool, list[float]] = {False: [], True: []}
-    devices = {
-        require: branch.world.device(f"device-{require}-{branch.folder.name}", require_log=require)
-        for require in checks
-    }
-    announcements = []
-    for _ in range(ROUNDS):
-        round_id, certificate = branch.reserve()
-        start = perf_counter()
-        branch.accountant.publish_log()
-        seconds.append(perf_counter() - start)
-        proof = branch.proof(round_id, certificate) or None
-        announcements.append(branch.world.announcement(certificate, proof))
-        for require, device in devices.items():
-            start = perf_counter()
-            device.verified(announcements[-1])
-            checks[require].append(perf_counter() - start)
-    return seconds, announcements, checks
+def _print_times(name: str, columns: list[list[float]]) -> None:
+    _print_row(f"{name}, ms", [[1000 * seconds for seconds in column] for column in columns])
 
 
-def _proof(announcement: bytes) -> str:
-    log = parse_announcement(announcement).log
-    return log if isinstance(log, str) else ""
+def _print_row(name: str, columns: list[list[float]] | list[list[int]]) -> None:
+    """The medians, and their ratios to the first one."""
+    first, *others = (median(values) for values in columns)
+    with_ratios = (
+        f"{value:,.0f} ({value / first:.2f} times)" if first else f"{value:,.0f}"
+        for value in others
+    )
+    print(f"  {name}: {first:,.0f}; {'; '.join(with_ratios)}")
+
+
+@contextmanager
+def _measured(clock: list[float], busy: list[float]) -> Iterator[None]:
+    """Add the time of the enclosed work to the newest numbers."""
+    wall = time.perf_counter()
+    processor = time.process_time()
+    yield
+    clock[-1] += time.perf_counter() - wall
+    busy[-1] += time.process_time() - processor
+
+
+async def _play(branch: Branch, cost: RoundCosts) -> None:
+    """A whole round of one device: charged, announced, answered, settled, logged, checked."""
+    for seconds in (cost.device, cost.device_busy, cost.parties, cost.parties_busy):
+        seconds.append(0.0)
+    before = _entry_bytes(branch)
+    with _measured(cost.parties, cost.parties_busy):
+        round_ = LoggedRound(branch.world, branch)
+    link = DirectLink(round_)
+    device = branch.world.device(f"device-{branch.folder.name}", link=link)
+    with _measured(cost.device, cost.device_busy):
+        await round_.answer(device)
+    board = round_.board()
+    with _measured(cost.parties, cost.parties_busy):
+        result = round_.result(board, round_.settle(board))
+        proof = _log(round_, branch, result)
+    link.board_bytes, link.end = board, RoundEnd(result, log=proof)
+    with _measured(cost.device, cost.device_busy):
+        await device.verify(round_.round_id)
+    announced = parse_announcement(round_.announcement).log
+    cost.announcement.append(len(round_.announcement))
+    cost.proofs.append(len(announced) if isinstance(announced, str) else 0)
+    cost.result.append(len(result.to_bytes()) + len(proof or b""))
+    cost.entries.append(_entry_bytes(branch) - before)
+
+
+def _log(round_: LoggedRound, branch: Branch, result: Signed) -> bytes | None:
+    """Has a result logged; its proof, where devices ask for one."""
+    if isinstance(branch, SilentBranch):
+        return None
+    proof = round_.log(result)
+    return proof if branch.world.roster.log_terms is not None else None
+
+
+def _entry_bytes(branch: Branch) -> int:
+    """Bytes of all entries, which the widest bundle of a short log holds."""
+    bundles = (branch.folder / "log" / "tile" / "entries").rglob("*")
+    return max((file.stat().st_size for file in bundles if file.is_file()), default=0)
 
 
 if __name__ == "__main__":
-    main()
+    run()

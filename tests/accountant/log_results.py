@@ -86,7 +86,7 @@ class LoggedRound:
     def __post_init__(self) -> None:
         self.round_id, self.certificate = self.branch.certify()
         proof = self.branch.proof(self.round_id, self.certificate)
-        self.announcement = self.world.announcement(self.certificate, proof)
+        self.announcement = self.world.announcement(self.certificate, proof or None)
 
     async def answer(self, device: DeviceSteps, announcement: bytes | None = None) -> None:
         """One real answer, to this announcement of the round; the device's link must be ours."""
@@ -132,7 +132,7 @@ class LoggedRound:
         """The final certificate, whose charge is settled and logged."""
         headers = [header.to_bytes() for header in self.headers(board)]
         final = self.branch.accountant.settle(self.round_id, USERS, headers)
-        self.branch.accountant.publish_log()
+        self.branch.publish()
         return Signed.from_bytes(final)
 
     def result(self, board: bytes, final: Signed, **changes: object) -> Signed:
@@ -160,7 +160,7 @@ class LoggedRound:
         """The proof of a result that the accountant has logged."""
         accountant, hashed = self.branch.accountant, document_digest(result)
         accountant.log_result(self.round_id, hashed)
-        accountant.publish_log()
+        self.branch.publish()
         return accountant.result_proof(self.round_id, hashed)
 
     def entry(self, result: Signed) -> bytes:

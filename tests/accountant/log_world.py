@@ -75,10 +75,14 @@ class Branch:
         certificate = self.accountant.certify(round_id, to_json(PLAN))
         return round_id, Signed.from_bytes(certificate)
 
+    def publish(self) -> None:
+        """Writes the log's files, and has the witnesses sign."""
+        self.accountant.publish_log()
+
     def certify(self) -> tuple[str, Signed]:
         """Charges a round and publishes it."""
         round_id, certificate = self.reserve()
-        self.accountant.publish_log()
+        self.publish()
         return round_id, certificate
 
     def settle(self, round_id: str, accepted: int) -> Certificate:
@@ -98,7 +102,7 @@ class Branch:
             for position, node in enumerate(NODES, start=2)
         ]
         final = self.accountant.settle(round_id, accepted, headers)
-        self.accountant.publish_log()
+        self.publish()
         key = bytes.fromhex(self.world.roster.accountant.identity_key)
         return verify(Signed.from_bytes(final), Certificate, ACCOUNTANT, key)
 

@@ -139,7 +139,8 @@ async def test_two_manifests_of_a_round_are_noticed_by_the_device_whose_one_is_n
         round_ = LoggedRound(world, honest)
         proof = honest.proof(round_.round_id, round_.certificate)
         second = world.announcement(round_.certificate, proof)  # every node signs this one, too
-        ada, bob = DirectLink(round_), DirectLink(round_)
+        ada = DirectLink(round_)
+        bob = DirectLink(round_)
         await round_.answer(world.device("ada", link=ada))
         await round_.answer(world.device("bob", link=bob), second)
         board = round_.board()
