@@ -124,10 +124,13 @@ def test_a_certificate_that_counts_users_who_are_not_there_is_found_out() -> Non
     assert any("is below the exact" in violation for violation in verdict.violations)
 
 
-def test_certified_exact_and_attained_are_in_order_on_drawn_cases() -> None:
-    verdicts = run(7, range(60), math.inf)
+@pytest.mark.parametrize("kind", KINDS)
+def test_certified_exact_and_attained_are_in_order_on_drawn_cases(kind: str) -> None:
+    """Two cases of each kind; `make fuzz` draws thousands, some of which take a minute."""
+    first = KINDS.index(kind)
+    verdicts = run(7, [first, first + len(KINDS)], math.inf)
     assert not [violation for verdict in verdicts for violation in verdict.violations]
-    assert all(kind in table(verdicts) for kind in KINDS)
+    assert kind in table(verdicts)
 
 
 def test_every_mechanism_is_drawn() -> None:
