@@ -128,7 +128,8 @@ def _require_crowd(verified: CheckedResult, bits: int, crowd: int) -> None:
     remedy = 'check with a random tile (receipts = "sample") or the whole board ("board")'
     if mechanism.messages_per_user > 1 or mechanism.dummies_per_node or not mechanism.needs_crowd:
         raise ClientPolicyRefusal(
-            f"what the tile of a message of {mechanism.kind} tells is not certified; {remedy}"
+            f"what a request for the tile of a {mechanism.kind} message reveals is not certified; "
+            f"{remedy}"
         )
     honest = final.honest >> bits
     if honest < crowd:

@@ -79,7 +79,8 @@ def load(folder: Path | None, name: str) -> NDArray[np.float64]:
             content = stream.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise DataNeededError(
-                f"{path} is longer than {MOST_BYTES // 2**20} MiB of text; it is another file"
+                f"{path} is longer than {MOST_BYTES // 2**20} MiB of text; it is not "
+                "the expected file"
             )
         rows = csv.DictReader(content.decode("utf-8-sig").splitlines())
         return np.array(

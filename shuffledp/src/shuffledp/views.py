@@ -351,9 +351,9 @@ def shuffled_plan(
     *,
     corrupt: bool = False,
 ) -> Plan:
-    """The plan that a view is of.
+    """Combine the arguments of a view into the plan that it restates.
 
-    `UsageError` for a round without an honest node, unless `corrupt`.
+    `UsageError` for a plan without an honest node, unless `corrupt`.
     """
     if delta is None and getattr(plan, "delta", None) is None:
         delta = DEFAULT_DELTA

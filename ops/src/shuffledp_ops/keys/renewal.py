@@ -77,8 +77,8 @@ def renew(
     runs.
 
     Args:
-        folder: made by `create_deployment`; it must be on Linux, no mount point, and the caller's
-            own.
+        folder: made by `create_deployment`; it must be on Linux, the caller's own, and not
+            a mount point.
         names: parties, "client", "operator", "viewer", "gateway".
         new_authority: also a new TLS authority and the next roster; then for everybody.
         new_roster: the next roster, the same but for its serial and times, and nothing else.
@@ -233,7 +233,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
             f"cannot replace {folder} ({reason}), nothing was changed: the folder must be "
-            "writable with its parent, no mount point, and on a local disk"
+            "writable with its parent, not a mount point, and on a local disk"
         ) from error
 
 
