@@ -49,7 +49,7 @@ class WitnessClient:
         address = urlsplit(witness.address)
         if address.scheme not in {"http", "https"} or address.hostname is None:
             raise ConfigError(
-                f"the address of witness {witness.name!r} in the roster is no http(s) URL: "
+                f"the address of witness {witness.name!r} in the roster is not an http(s) URL: "
                 f"{witness.address[:80]!r}"
             )
         self.name = witness.name

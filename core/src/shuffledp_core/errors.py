@@ -70,7 +70,7 @@ class OutputError(ConfigError):
 
 
 class PortInUseError(ConfigError):
-    """The address a service was told to listen on is taken."""
+    """The address that a service should listen on is in use."""
 
 
 class DocumentError(ShuffleDPError):

@@ -60,8 +60,8 @@ def measure_price(geometry: Geometry) -> MixingPrice:
     """
     if geometry.mix == Mix.VERIFIED:
         raise ValueError(
-            "the price is that of verified mixing over a plain round, and the geometry is no "
-            "plain one's"
+            "the price is that of verified mixing over a plain round, but the geometry is not "
+            "that of a plain round"
         )
     verified = msgspec.structs.replace(geometry, mix=Mix.VERIFIED)
     turns = [(_plain_costs(geometry), _verified_costs(geometry)) for _ in range(_TURNS)]

@@ -334,7 +334,7 @@ def _check_arrays(path: Path, header: LogHeader, arrays: Arrays) -> None:
         or (header.position == ENTRY and header.pool % header.users)
     ):
         raise CorruptLogError(
-            f"{path}: {header.pool} records are no whole number for each of {header.users} users"
+            f"{path}: {header.pool} records are not a multiple of {header.users} users"
         )
 
 

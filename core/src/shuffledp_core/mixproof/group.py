@@ -36,7 +36,7 @@ Scalar = NewType("Scalar", bytes)
 WIDTH: Final = 32
 _LABEL: Final = f"{MIXPROOF_PROTOCOL}/mix/".encode()
 IDENTITY: Final = bytes(WIDTH)
-"""How the neutral element is encoded; it is no `Element`."""
+"""Encoding of the neutral element, which is not an `Element`."""
 
 GENERATOR: Final = Element(
     bytes.fromhex("e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76")

@@ -185,5 +185,5 @@ def split_record(record: bytes) -> tuple[bytes, bytes]:
 
 
 def key_of(record: bytes) -> Element:
-    """The key of a record. `ProofError` if it is no element."""
+    """The key of a record. `ProofError` if it is not an element."""
     return element(record[:WIDTH])

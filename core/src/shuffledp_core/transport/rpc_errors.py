@@ -178,7 +178,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
 
 
 async def _write(context: Context, answer: Any) -> bool:
-    """Sends a message of a stream; False if its caller has gone, which is no failure here."""
+    """Sends a message of a stream; False if its caller has gone, which is not a failure here."""
     try:
         await context.write(answer)
     except grpc.aio.InternalError:  # all that gRPC says of a connection that has ended

@@ -191,8 +191,8 @@ def write(bundle: LabBundle, archive: Path, most: int | None = None) -> int:
         size = part.stat().st_size
         if most is not None and size > most:
             raise OutputError(
-                f"the archive would have {size / 1e6:.0f} MB, and {most / 1e6:.0f} are taken; use "
-                "fewer wheels"
+                f"the archive would have {size / 1e6:.0f} MB, but the service accepts at most "
+                f"{most / 1e6:.0f} MB; use fewer wheels"
             )
         if bundle.secret & bundle.files.keys():
             part.chmod(0o600)

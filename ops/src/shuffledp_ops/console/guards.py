@@ -98,7 +98,7 @@ class RequestGuard:
                 403, "This form does not come from this console's own pages; nothing was done."
             )
         if headers.get("content-type", "").split(";")[0].strip() != _FORM:
-            return _refuse(415, "Only forms of these pages are taken.")
+            return _refuse(415, "Only forms of these pages are accepted.")
         length = headers.get("content-length", "")
         # Chunks win over a length that is given beside them, and may be any number.
         if "transfer-encoding" in headers or not length.isdecimal() or int(length) > MOST_FORM:
