@@ -127,5 +127,5 @@ def test_a_witness_that_is_away_or_silent_ends_in_time(witness: Witness) -> None
             WitnessClient(gone, seconds=0.2).cosign("", tree_of(0))
     with pytest.raises(UnreachableError):
         WitnessClient(gone, seconds=0.2).cosign("", tree_of(0))
-    with pytest.raises(ConfigError, match="no http"):
+    with pytest.raises(ConfigError, match="not an http"):
         WitnessClient(Witness(name=NAME, operator="x", address="ftp://x", public_key="00" * 32))

@@ -69,7 +69,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
         return distance * log_odds(self.randomise)
 
     def witness(self, honest: int, distance: int) -> Witness:
-        """Ones, all other values being 0; only some bits of a change too large to convolve."""
+        """Ones, all other values being 0; a change is cut to the bits that can be convolved."""
         from shuffledp_core.bounds.lower import MOST_BITS, BitCounts
 
         changed, flip = min(distance, MOST_BITS), self.randomise / 2

@@ -89,7 +89,7 @@ def check_accused(case: Case, position: int, accused: AccusedRecord) -> None:
         if position <= terms.hops:
             share = _share(terms, position, key, accused.share, accused.proof)
         elif accused.share or accused.proof:
-            raise ProofError("shows a share, but the key itself opens")
+            raise ProofError("shows a share, but the analyst needs none: the key decrypts")
     if terms.content(position, key, share, box) is not None:  # T2 opens
         raise BadBlameError(f"{party}: accuses a record that opens")
 
