@@ -14,7 +14,7 @@ from shuffledp_core.errors import (
     MalformedDocumentError,
     UsageError,
 )
-from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, Mechanism
+from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
@@ -81,10 +81,9 @@ def _check_question(plan: RoundPlan) -> None:
             f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}"
         )
     low = MECHANISMS[plan.mechanism].least_size
-    if not low <= plan.size < MAX_DOMAIN:
-        raise UsageError(
-            f"size must be from {low} to {MAX_DOMAIN - 1} for {plan.mechanism}, not {plan.size}"
-        )
+    high = MECHANISMS[plan.mechanism].most_size
+    if not low <= plan.size <= high:
+        raise UsageError(f"size must be from {low} to {high} for {plan.mechanism}, not {plan.size}")
     if not 0 < plan.epsilon <= MAX_PLAN_EPSILON:
         raise UsageError(
             f"epsilon must be above 0 and at most {MAX_PLAN_EPSILON:g}, not {plan.epsilon}"

@@ -78,6 +78,7 @@ class Spec(
         counts_columns: whether its estimate counts the cells of several columns, one column after
             the other.
         for_ranges: whether its noise serves quantiles and ranges of bins, not single counts.
+        most_size: the largest `size` of a plan.
     """
 
     kind: ClassVar[str]
@@ -90,6 +91,7 @@ class Spec(
     needs_crowd: ClassVar[bool] = True
     counts_columns: ClassVar[bool] = False
     for_ranges: ClassVar[bool] = False
+    most_size: ClassVar[int] = MAX_DOMAIN - 1
 
     def __init_subclass__(cls) -> None:
         # Another law for one user, and the inherited one for all of them, would be two mechanisms

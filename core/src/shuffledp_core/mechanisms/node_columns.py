@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from shuffledp_core.answering.estimates import Estimate, Present
 from shuffledp_core.errors import ParameterError
-from shuffledp_core.mechanisms.base import MAX_DOMAIN, check_whole
+from shuffledp_core.mechanisms.base import check_whole
 from shuffledp_core.mechanisms.columns import ColumnsSpec
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS: Final = 16
 """Most columns: ε is divided among them."""
+
+MAX_COMBINATIONS: Final = 2**53 - 1
+"""Most combinations of cells: every program has whole numbers of 53 bits. No message carries one.
+"""
 
 
 class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
@@ -40,6 +44,7 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
         "histograms in one round that need one honest node but no honest users."
     )
     counts_columns: ClassVar[bool] = True
+    most_size: ClassVar[int] = MAX_COMBINATIONS
     columns: Annotated[tuple[int, ...], "Number of cells of each column, such as 7,5."]
 
     def __post_init__(self) -> None:
@@ -49,7 +54,7 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
             )
         for size in self.columns:
             check_whole("number of cells of a column", size, 2)
-        check_whole("symbols", self.symbols, 2, MAX_DOMAIN)
+        check_whole("symbols", self.symbols, 2, MAX_COMBINATIONS)
         if math.prod(self.columns) != self.symbols:
             raise ParameterError(
                 f"symbols must be the product of columns, {math.prod(self.columns)}, not "

@@ -12,6 +12,7 @@ from shuffledp_core.mechanisms import (
     MAX_DOMAIN,
     Mechanism,
 )
+from shuffledp_core.mechanisms.node_columns import MAX_COMBINATIONS
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.arguments import check_number, whole_number
 from shuffledp_privacy.analyses import analysis_of
@@ -88,8 +89,9 @@ class Target:
             raise UsageError("a target names max-value (for a sum) or symbols (for a histogram)")
         if self.max_value is not None and not 1 <= self.max_value < MAX_DOMAIN:
             raise UsageError(f"max-value must be from 1 to {MAX_DOMAIN - 1}, not {self.max_value}")
-        if self.symbols is not None and not 2 <= self.symbols <= MAX_DOMAIN:
-            raise UsageError(f"symbols must be from 2 to {MAX_DOMAIN}, not {self.symbols}")
+        most = MAX_DOMAIN if self.columns is None else MAX_COMBINATIONS
+        if self.symbols is not None and not 2 <= self.symbols <= most:
+            raise UsageError(f"symbols must be from 2 to {most}, not {self.symbols}")
         if self.columns is not None and math.prod(self.columns) != self.bins:
             raise UsageError(
                 f"columns of {', '.join(map(str, self.columns))} cells have "
