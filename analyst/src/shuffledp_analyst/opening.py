@@ -23,6 +23,7 @@ from shuffledp_core.documents.models import (
     RoundPlan,
 )
 from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import (
     CannotCertify,
     DocumentError,
@@ -81,9 +82,18 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
         raise UsageError(
             f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}"
         )
-    if MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM and plan.size > MAX_SYMBOLS:
-        raise UsageError(f"a histogram may have at most {MAX_SYMBOLS} symbols, not {plan.size}")
+    if MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM and _counted(plan) > MAX_SYMBOLS:
+        raise UsageError(
+            f"a histogram may have at most {MAX_SYMBOLS} symbols, not {_counted(plan)}"
+        )
     return plan
+
+
+def _counted(plan: RoundPlan) -> int:
+    """Numbers of a histogram's estimate: its symbols, or the cells of all columns."""
+    if isinstance(plan.wording, QuestionWording) and MECHANISMS[plan.mechanism].counts_columns:
+        return sum(plan.wording.columns)
+    return plan.size
 
 
 def check_plan_certificate(

@@ -150,7 +150,7 @@ def _columns(plan: RoundPlan) -> tuple[int, ...] | None:
     """Symbols of each axis of a question in words, for a mechanism that counts each by itself."""
     if plan.wording is UNSET or not MECHANISMS[plan.mechanism].counts_columns:
         return None
-    return plan.wording.shape
+    return plan.wording.columns
 
 
 def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:

@@ -20,6 +20,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from shuffledp_core.documents.open_list import BLANKS, MISSING, SymbolHashes
+
 MOST_AXES: Final = 4
 MOST_CONDITIONS: Final = 4
 MOST_NAMED: Final = 1024
@@ -52,9 +54,6 @@ sees them. Two texts that differ only in these count as the same.
 _EXACT: Final = Context(prec=60)
 """No sum or product of a scale has more digits."""
 
-_BLANKS: Final = " \t\r\n"
-"""Characters around an answer that do not belong to it; a fixed list, as `_REFUSED` is."""
-
 FieldValue: TypeAlias = str | int | float | Decimal | bool | None
 """A value in a device's record; None, a number that is not finite and blank text are missing."""
 
@@ -85,7 +84,7 @@ class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="name
 
     def locate(self, answer: str) -> int:
         """The symbol of an answer. `ValueError`, which does not repeat it: values are secret."""
-        composed = unicodedata.normalize("NFC", answer.strip(_BLANKS))
+        composed = unicodedata.normalize("NFC", answer.strip(BLANKS))
         if composed not in self.names:
             raise ValueError(f"expected one of {self.describe('')}")
         return self.names.index(composed)
@@ -201,7 +200,7 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
         yield from (self.start, self.step)
 
 
-SymbolMeaning: TypeAlias = SymbolNames | SymbolRanges | SymbolScale
+SymbolMeaning: TypeAlias = SymbolNames | SymbolRanges | SymbolScale | SymbolHashes
 """The meaning of the symbols of an axis."""
 
 
@@ -239,7 +238,7 @@ class NameSet(_Words, frozen=True, kw_only=True, tag_field="kind", tag="among"):
 
     def holds(self, answer: str) -> bool:
         """Return whether an answer is one of the names."""
-        return unicodedata.normalize("NFC", answer.strip(_BLANKS)) in self.names
+        return unicodedata.normalize("NFC", answer.strip(BLANKS)) in self.names
 
     def describe(self, unit: str) -> str:
         """The condition in words."""
@@ -337,7 +336,13 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
         if _count_seen(axis.field for axis in self.axes) < len(self.axes):
             raise ValueError("a field may be an axis of a question only once")
         self._check_others()
-        counted = [axis.symbols for axis in self.axes if not isinstance(axis.symbols, SymbolScale)]
+        if self.is_open and (len(self.axes) > 1 or self.others):
+            raise ValueError("an open list is the only axis of its question, without others")
+        counted = [
+            axis.symbols
+            for axis in self.axes
+            if not isinstance(axis.symbols, SymbolScale | SymbolHashes)
+        ]
         named = sum(symbols.size for symbols in counted)
         if named + sum(condition.holds.size for condition in self.where) > MOST_NAMED:
             raise ValueError(f"a question may name at most {MOST_NAMED} symbols; use a scale")
@@ -379,6 +384,22 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(names)
 
     @property
+    def is_open(self) -> bool:
+        """Whether it asks for texts without a list of names."""
+        return any(isinstance(axis.symbols, SymbolHashes) for axis in self.axes)
+
+    @property
+    def hashes(self) -> SymbolHashes | None:
+        """The hashes of an open list; None for any other question."""
+        symbols = self.axes[0].symbols
+        return symbols if isinstance(symbols, SymbolHashes) else None
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Cells of each column of a mechanism that counts columns by themselves."""
+        return self.shape if self.hashes is None else self.hashes.shape
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Number of cells along each axis."""
         return tuple(axis.symbols.size for axis in self.axes)
@@ -414,7 +435,13 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(self.name(symbol) for symbol in range(self.size))
 
     def cell_names(self) -> tuple[str, ...]:
-        """The symbols of every axis in words, one axis after the other, each with its field."""
+        """The cells of every column in words, one column after the other, each with its field."""
+        if self.hashes is not None:
+            return tuple(
+                f"{self.axes[0].field}: cell {cell} of hash {column}"
+                for column, size in enumerate(self.columns, start=1)
+                for cell in range(size)
+            )
         return tuple(
             f"{axis.field}: {axis.symbols.name(cell, axis.unit)}"
             for axis in self.axes
@@ -446,6 +473,8 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
                 repeat the record, which is secret.
         """
         given = {name: spell_value(record.get(name)) for name in self.fields}
+        if self.is_open:
+            return self.locate(*(answer or MISSING for answer in given.values()))
         missing = [name for name, answer in given.items() if answer is None]
         if missing and not self.others:
             raise ValueError(f"the record has no value of {missing[0]!r}, which the question asks")
@@ -522,7 +551,7 @@ def spell_value(value: FieldValue) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return value if value.strip(_BLANKS) else None
+        return value if value.strip(BLANKS) else None
     if not isinstance(value, int | float | Decimal):
         raise TypeError("a record's values must be text, numbers, true or false, or missing")
     # By its shortest spelling, as people write it: 0.1 is not below 0.1.
@@ -532,7 +561,7 @@ def spell_value(value: FieldValue) -> str | None:
 
 def _read_number(answer: str) -> Decimal:
     """An answer as a number: a decimal of ordinary length, however it is spelled."""
-    text = answer.strip(_BLANKS)
+    text = answer.strip(BLANKS)
     if len(text) > 40 or not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?|[+-]?\.[0-9]+", text, re.ASCII):
         raise ValueError("expected a number such as 12.5")
     return Decimal(text)

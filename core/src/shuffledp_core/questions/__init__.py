@@ -8,8 +8,8 @@
     question.wording          # what the plan carries, and devices evaluate
     question.size             # symbols of the mechanism, node-histogram by default
 
-docs/how-to/ask-by-group.md; ADR 28. Every mistake in a description is a `UsageError` with one
-sentence that names the field and the remedy.
+docs/how-to/ask-by-group.md, docs/how-to/open-lists.md; ADR 28 and 33. Every mistake in a
+description is a `UsageError` with one sentence that names the field and the remedy.
 """
 
 from __future__ import annotations
@@ -21,11 +21,19 @@ from shuffledp_core.questions.asking import (
     QuestionKind,
     RecordQuestion,
     counts,
+    mechanism_of,
+    strings,
     table,
 )
 from shuffledp_core.questions.conditions import among, between
 from shuffledp_core.questions.described import read_question
-from shuffledp_core.questions.schema import CategoryField, RangeField, RecordSchema, SchemaField
+from shuffledp_core.questions.schema import (
+    CategoryField,
+    RangeField,
+    RecordSchema,
+    SchemaField,
+    TextField,
+)
 
 __all__ = [
     "MECHANISM",
@@ -37,9 +45,12 @@ __all__ = [
     "RecordQuestion",
     "RecordSchema",
     "SchemaField",
+    "TextField",
     "among",
     "between",
     "counts",
+    "mechanism_of",
     "read_question",
+    "strings",
     "table",
 ]

@@ -22,10 +22,13 @@ from shuffledp_core.documents.wording import (
 )
 from shuffledp_core.errors import UsageError
 from shuffledp_core.questions.conditions import check_conditions
-from shuffledp_core.questions.schema import RecordSchema, check_text, shorten
+from shuffledp_core.questions.schema import RecordSchema, TextField, check_text, shorten
 
 MECHANISM: Final = "node-histogram"
 """Mechanism of a question that names none: the smallest error, and no honest people needed."""
+
+OPEN_MECHANISM: Final = "node-columns"
+"""Mechanism of an open list."""
 
 MOST_CELLS: Final = 100_000
 """Most cells of a question."""
@@ -35,10 +38,14 @@ OTHERS: Final = "none of these"
 
 
 class QuestionKind(StrEnum):
-    """What a question counts: the values of one field, or the combinations of several."""
+    """What a question counts.
+
+    The values of one field, the combinations of several, or the most frequent texts of one field.
+    """
 
     COUNTS = "counts"
     TABLE = "table"
+    STRINGS = "strings"
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class RecordQuestion:
     Attributes:
         schema: of the records.
         kind: what is counted.
-        fields: whose values are counted: one for counts, 2 to 4 for a table.
+        fields: whose values are counted: one for counts and strings, 2 to 4 for a table.
         where: conditions by field; people who do not meet all of them are counted as others.
         id: identifier, such as "table-of-sex-age".
         text: one sentence for people.
@@ -64,7 +71,7 @@ class RecordQuestion:
     others: str = OTHERS
 
     def __post_init__(self) -> None:
-        limits = (1, 1) if self.kind is QuestionKind.COUNTS else (2, MOST_AXES)
+        limits = (2, MOST_AXES) if self.kind is QuestionKind.TABLE else (1, 1)
         if not limits[0] <= len(self.fields) <= limits[1]:
             number = "one field" if limits[1] == 1 else f"2 to {MOST_AXES} fields"
             raise UsageError(
@@ -75,17 +82,40 @@ class RecordQuestion:
             self.schema.field(name)
             if self.fields.count(name) > 1:
                 raise UsageError(f"the field {shorten(name)} is counted twice: leave one out")
+        self._check_open()
         if len(self.where) > MOST_CONDITIONS:
             raise UsageError(
                 f"a question has at most {MOST_CONDITIONS} conditions, not {len(self.where)}"
             )
         cells = prod(self.shape)
-        if cells > MOST_CELLS:
+        if cells > MOST_CELLS and not self.is_open:
             raise UsageError(
                 f"the question has {cells:,} cells, at most {MOST_CELLS:,} can be counted: put "
                 "levels together, or ask for fewer fields"
             )
         _ = self.wording  # every mistake is found here
+
+    def _check_open(self) -> None:
+        """Check that texts without names are asked for as such, and nothing else is."""
+        for name in self.fields:
+            has_any_text = isinstance(self.schema.field(name), TextField)
+            if has_any_text and not self.is_open:
+                raise UsageError(
+                    f'the field {shorten(name)} has any text: ask = "strings" finds the most '
+                    "frequent ones, or give the field names"
+                )
+            if self.is_open and not has_any_text:
+                raise UsageError(
+                    f"the field {shorten(name)} has names or ranges, which can be counted: ask = "
+                    '"counts", or describe it with text = true'
+                )
+        if self.is_open and self.where:
+            raise UsageError("an open list has no conditions: leave `where` out")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it asks for the most frequent texts."""
+        return self.kind is QuestionKind.STRINGS
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,28 +130,26 @@ class RecordQuestion:
     @cached_property
     def wording(self) -> QuestionWording:
         """The question in words, as the plan carries it and devices evaluate it."""
-        axes = tuple(
-            QuestionAxis(
-                field=name,
-                unit=self.schema.field(name).unit,
-                symbols=self.schema.field(name).symbols,
-            )
-            for name in self.fields
-        )
         where = check_conditions(self.schema, self.where)
         text = self.text or f"How many people are there for each {' and '.join(self.fields)}?"
         text = check_text("sentence of a question", text, LONGEST_TEXT)
-        others = check_text("name of the others", self.others)
+        others = "" if self.is_open else check_text("name of the others", self.others)
+        name = self.id or _identifier(self.kind, self.fields)
         try:
             return QuestionWording(
-                id=self.id or _identifier(self.kind, self.fields),
+                id=name,
                 text=text,
-                axes=axes,
+                axes=tuple(self._axis(field, name, text) for field in self.fields),
                 where=where,
                 others=others,
             )
         except ValueError as error:
             raise UsageError(f"{error}: change the question's description") from error
+
+    def _axis(self, name: str, *words: str) -> QuestionAxis:
+        field = self.schema.field(name)
+        symbols = field.hashes_of(*words, name) if isinstance(field, TextField) else field.symbols
+        return QuestionAxis(field=name, unit=field.unit, symbols=symbols)
 
     def locate_record(self, record: Mapping[str, FieldValue]) -> int:
         """The symbol of a record, as a device finds it."""
@@ -151,6 +179,22 @@ def table(
 ) -> RecordQuestion:
     """How many people have each combination of the values of 2 to 4 fields."""
     return RecordQuestion(schema, QuestionKind.TABLE, names, where or {}, id, text, others)
+
+
+def strings(
+    schema: RecordSchema,
+    name: str,
+    *,
+    id: str = "",  # noqa: A002 - the word of the documents
+    text: str = "",
+) -> RecordQuestion:
+    """Which texts of an open list are the most frequent ones, and how many people have each."""
+    return RecordQuestion(schema, QuestionKind.STRINGS, (name,), {}, id, text)
+
+
+def mechanism_of(wording: QuestionWording) -> str:
+    """The mechanism of a question in words that names none."""
+    return OPEN_MECHANISM if wording.is_open else MECHANISM
 
 
 def _identifier(kind: QuestionKind, fields: tuple[str, ...]) -> str:

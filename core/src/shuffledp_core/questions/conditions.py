@@ -11,6 +11,7 @@ from shuffledp_core.questions.schema import (
     CategoryField,
     Number,
     RecordSchema,
+    TextField,
     check_text,
     shorten,
     spell_edge,
@@ -52,6 +53,11 @@ def check_conditions(
     conditions = []
     for name, holds in where.items():
         field = schema.field(name)
+        if isinstance(field, TextField):
+            raise UsageError(
+                f"the field {shorten(name)} has any text, which no condition can have: give it "
+                "names"
+            )
         if isinstance(field, CategoryField):
             if not isinstance(holds, NameSet):
                 raise UsageError(

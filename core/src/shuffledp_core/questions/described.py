@@ -15,6 +15,7 @@ from shuffledp_core.questions.schema import (
     RangeField,
     RecordSchema,
     SchemaField,
+    TextField,
     check_text,
     shorten,
 )
@@ -71,8 +72,10 @@ def convert_question(given: Mapping[str, Any]) -> RecordQuestion:
     )
 
 
+_OF_TEXT: Final = ("text", "columns", "bits", "salt")
+
 _EXAMPLES: Final = {
-    "ask": 'add ask = "counts" or ask = "table"',
+    "ask": 'add ask = "counts", ask = "table" or ask = "strings"',
     "of": 'name the fields that are counted, such as of = ["sex", "age"]',
     "fields": "describe each field in a table, such as [fields.age] with edges = [0, 18, 65]",
 }
@@ -93,15 +96,25 @@ def _convert_schema(given: object) -> RecordSchema:
 def _convert_field(given: object) -> SchemaField:
     if not isinstance(given, dict):
         raise UsageError(f"expected a table with names or edges, not {shorten(given)}")
-    _check_keys("a field", given, ("names", "edges", "from", "to", "step", "unit"))
+    _check_keys("a field", given, ("names", "edges", "from", "to", "step", "unit", *_OF_TEXT))
     unit = given.get("unit", "")
-    ways = [key for key in ("names", "edges", "step") if key in given]
+    ways = [key for key in ("names", "edges", "step", "text") if key in given]
     if len(ways) != 1:
         raise UsageError(
-            "describe the values in one way: names = [..], edges = [..], or from, to and step"
+            "describe the values in one way: names = [..], edges = [..], from, to and step, or "
+            "text = true"
         )
     if ways[0] != "step" and ("from" in given or "to" in given):
         raise UsageError(f"from and to belong to a step, not to {ways[0]}: leave them out")
+    of_text = {key: given[key] for key in _OF_TEXT[1:] if key in given}
+    if ways[0] == "text":
+        if given["text"] is not True:
+            raise UsageError(f"text must be true, not {shorten(given['text'])}: or leave it out")
+        return TextField(unit=unit, **of_text)
+    if of_text:
+        raise UsageError(
+            f"{', '.join(of_text)} belong to a field with text = true, not to {ways[0]}"
+        )
     if ways[0] == "names":
         return CategoryField(_as_list("names", given["names"]), unit=unit)
     if ways[0] == "edges":

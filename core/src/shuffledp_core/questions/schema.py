@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Final, TypeAlias
 
+from shuffledp_core.documents.open_list import SymbolHashes
 from shuffledp_core.documents.wording import (
     LONGEST_NAME,
     LONGEST_UNIT,
@@ -28,6 +30,12 @@ Number: TypeAlias = int | float | str | Decimal
 
 MOST_FIELDS: Final = 1000
 """Most fields of a schema."""
+
+COLUMNS: Final = 3
+BITS: Final = 13
+"""Columns of an open list, and log2 of their cells, unless a description has others: 28 texts of
+1% of 10,000 people are told from a million candidates (docs/accounting.md, S23).
+"""
 
 
 @dataclass(frozen=True, init=False)
@@ -121,7 +129,45 @@ class RangeField:
         return SymbolRanges(edges=self.edges)
 
 
-SchemaField: TypeAlias = CategoryField | RangeField
+@dataclass(frozen=True)
+class TextField:
+    """A field of any text: an open list, whose texts no one has to name beforehand.
+
+    Attributes:
+        columns: independent hashes of a text; ε is divided among them.
+        bits: log2 of the cells of each; every node adds dummies to all of them.
+        salt: 32 hex digits, which make the hashes; "" for those of the question's words.
+        unit: shown behind each; "" for none.
+    """
+
+    columns: int = COLUMNS
+    bits: int = BITS
+    salt: str = ""
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        check_unit(self.unit)
+        for key in ("columns", "bits"):
+            number = getattr(self, key)
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise UsageError(f"{key} must be a whole number, not {shorten(number)}")
+        _ = self.symbols  # every mistake is found here
+
+    @property
+    def symbols(self) -> SymbolHashes:
+        """The cells of an axis of this field."""
+        try:
+            return SymbolHashes(salt=self.salt or "0" * 32, columns=self.columns, bits=self.bits)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{error}: change it, or leave it out") from error
+
+    def hashes_of(self, *words: str) -> SymbolHashes:
+        """The symbols, with a salt of these words unless there is one."""
+        salt = self.salt or hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
+        return SymbolHashes(salt=salt, columns=self.columns, bits=self.bits)
+
+
+SchemaField: TypeAlias = CategoryField | RangeField | TextField
 """A field of a schema."""
 
 
