@@ -91,6 +91,55 @@ def test_simulate_counts_by_columns(shell: Shell, people: Path) -> None:
     assert single["labels"] == ["a", "b", "c", "none of these"]
 
 
+HOMEPAGES = """
+ask = "strings"
+of = "homepage"
+[fields.homepage]
+text = true
+bits = 6
+"""
+
+
+@pytest.fixture
+def open_list(tmp_path: Path) -> Path:
+    file = tmp_path / "homepages.toml"
+    file.write_text(HOMEPAGES)
+    return file
+
+
+@pytest.fixture
+def homepages(tmp_path: Path) -> Path:
+    file = tmp_path / "homepages.csv"
+    file.write_text("homepage\n" + "news\n" * 500 + "maps\n" * 190 + '""\n' * 10)
+    return file
+
+
+def test_simulate_finds_frequent_texts(shell: Shell, open_list: Path, homepages: Path) -> None:
+    line = f"simulate --users 700 --question {open_list} --data {homepages}"
+    answer = shell.json(line)
+    assert (answer["question"], answer["mechanism"]) == ("strings-of-homepage", "node-columns")
+    texts = {text["text"]: text for text in answer["open_list"]["texts"]}
+    # A count of one node's noise is never off by more than its mean, 79 at three columns.
+    assert texts["news"]["true"] == 500
+    assert abs(texts["news"]["people"] - 500) < 2 * 79 + 200
+    code, out, _ = shell.run(line)
+    assert code == 0
+    assert "2 candidates were looked up" in " ".join(out.split())
+
+
+def test_simulate_looks_up_the_candidates_of_a_file(
+    shell: Shell, open_list: Path, homepages: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "candidates.txt").write_text("mail\r\nnews \n\n")
+    line = f"simulate --users 700 --question {open_list} --data {homepages}"
+    answer = shell.json(f"{line} --candidates {tmp_path / 'candidates.txt'}")
+    assert answer["open_list"]["candidates"] == 2
+    assert "maps" not in {text["text"] for text in answer["open_list"]["texts"]}
+    code, _, err = shell.run(f"{line} --candidates {tmp_path / 'absent.txt'}")
+    assert code == 2
+    assert "absent.txt" in err
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -59,7 +59,7 @@ def load_records(file: Path, wording: QuestionWording, *, users: int, draw: bool
     """
     symbol_of: dict[tuple[str, ...], int] = {}
     symbols = []
-    for line, entries in islice(_rows(file, wording.fields), users):
+    for line, entries in islice(read_rows(file, wording.fields), users):
         symbol = symbol_of.get(entries)
         if symbol is None:
             try:
@@ -96,7 +96,7 @@ def load_answers(
     Raises:
         UsageError: as `load_records` and `load_column`.
     """
-    if wording is None or not (wording.others or len(wording.axes) > 1):
+    if wording is None or not (wording.others or len(wording.axes) > 1 or wording.is_open):
         return load_column(
             file,
             column,
@@ -123,7 +123,7 @@ def describe_columns(file: Path, names: Sequence[str]) -> RecordQuestion:
         UsageError: no such file or column, or one with too many different entries, or only one.
     """
     distinct: list[set[str]] = [set() for _ in names]
-    for _, entries in _rows(file, names):
+    for _, entries in read_rows(file, names):
         for seen, entry in zip(distinct, entries, strict=True):
             seen.add(entry.strip())
     fields = {}
@@ -160,7 +160,7 @@ def _round_step(least: Decimal) -> Decimal:
     return next(step for step in steps if step >= least)
 
 
-def _rows(file: Path, names: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+def read_rows(file: Path, names: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Line number and entries of these columns, of each row that is not blank."""
     rows = csv.reader(read_text(file).splitlines())
     try:

@@ -193,6 +193,14 @@ TableOfColumns = Annotated[
         help="Count people by 1 to 4 columns of the data, with the levels that these have.",
     ),
 ]
+Candidates = Annotated[
+    Path | None,
+    typer.Option(
+        "--candidates",
+        metavar="FILE",
+        help="Texts to look up in the answer of an open list, one in each line.",
+    ),
+]
 EpsilonGeo = Annotated[Fraction, _exact("ε of one user's noise, in nats per unit.")]
 NoiseEpsilon = Annotated[
     Fraction, _exact("ε of all shares of the noise together, in nats per unit.")

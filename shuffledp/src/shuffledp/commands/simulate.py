@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from shuffledp.commands.options import (
+    Candidates,
     Format,
     Mechanism,
     OutputFormat,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from shuffledp.crosstab import CrossTable
     from shuffledp.simulation import Answer
     from shuffledp_core.answering.quantiles import BinDistribution
+    from shuffledp_core.answering.strings import OpenListAnswer
     from shuffledp_core.documents.wording import QuestionWording
 
 
@@ -74,6 +77,7 @@ def simulate(
     ] = 20,
     question: QuestionFile = None,
     table: TableOfColumns = None,
+    candidates: Candidates = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -104,7 +108,7 @@ def simulate(
     from shuffledp.records import load_answers
     from shuffledp.simulation import simulate as simulate_round
     from shuffledp_core.mechanisms import MECHANISMS
-    from shuffledp_core.questions import MECHANISM
+    from shuffledp_core.questions import MECHANISM, mechanism_of
     from shuffledp_privacy.bounds import Setting
 
     if plot is not None:
@@ -117,6 +121,8 @@ def simulate(
     if mechanism == DEFAULT_MECHANISM and (question is not None or table):
         mechanism = MECHANISM
     wording = ask(question, table, data, mechanism)
+    if wording is not None and wording.is_open and mechanism == MECHANISM:
+        mechanism = mechanism_of(wording)
     max_value = max_value if wording is None else wording.size - 1
     data_column = load_answers(data, column, wording, users=users, max_value=max_value)
     with working(f"calibrating {mechanism}"):
@@ -127,22 +133,29 @@ def simulate(
             delta=delta,
             setting=group,
             max_value=None if by_axis else max_value,
-            columns=wording.shape if wording is not None and by_axis else None,
+            columns=wording.columns if wording is not None and by_axis else None,
         )
         bounds = guarantee_of(plan)
     with working("simulating"):
         answer = simulate_round(plan, data_column.values, seed, estimator)
+    open_list = None
+    if wording is not None and wording.is_open and data is not None:
+        from shuffledp.open_lists import find_in_simulation
+
+        open_list = find_in_simulation(
+            wording, answer.estimate.values, data_column.values, candidates, data
+        )
     if plot is not None:
         from shuffledp.drawing import save
 
         save(answer.plot(), plot)
     if output is OutputFormat.JSON:
-        entries = {} if wording is None else _question_entries(answer, wording)
+        entries = {} if wording is None else _question_entries(answer, wording, open_list)
         more = {"capped": data_column.capped, "guarantee": bounds.to_dict()}
         print_json({**answer.to_dict(), **entries, **more})
         return
     print_rich(
-        *_render(answer, wording, data_column.capped),
+        *_render(answer, wording, data_column.capped, open_list),
         f"ε certified {number(bounds.certified)} at δ = {delta:g}",
     )
     if plot is not None:
@@ -162,21 +175,31 @@ def _crosstab(answer: Answer, wording: QuestionWording) -> CrossTable | None:
     return table_of(answer.spec, answer.estimate, wording, present, truth)
 
 
-def _question_entries(answer: Answer, wording: QuestionWording) -> dict[str, Any]:
+def _question_entries(
+    answer: Answer, wording: QuestionWording, open_list: OpenListAnswer | None
+) -> dict[str, Any]:
     from shuffledp.crosstab import names_of
 
+    if open_list is not None:
+        return {"question": wording.id, "open_list": asdict(open_list)}
     crosstab = _crosstab(answer, wording)
     table = {} if crosstab is None else {"table": crosstab.to_dict()}
     return {"question": wording.id, "labels": list(names_of(answer.spec, wording)), **table}
 
 
 def _render(
-    answer: Answer, wording: QuestionWording | None, capped: int
+    answer: Answer, wording: QuestionWording | None, capped: int, open_list: OpenListAnswer | None
 ) -> Iterator[RenderableType]:
     """The answer as a cross table with its remarks, if the question has several fields."""
+    from shuffledp import open_lists
     from shuffledp.crosstab import names_of
     from shuffledp.crosstab_page import remarks, text_table
 
+    if open_list is not None:
+        title = f"[bold]{answer.spec.kind}[/bold]: frequent texts of {answer.users:,} users"
+        yield open_lists.text_table(open_list, title)
+        yield from open_lists.remarks(open_list)
+        return
     crosstab = None if wording is None else _crosstab(answer, wording)
     if crosstab is None:
         names = (
