@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from shuffledp.commands.options import (
+    Candidates,
     EpsilonLocal,
     Format,
     Mechanism,
@@ -149,11 +150,13 @@ def round_(
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="Folder of a saved round.")] = Path("out/latest"),
+    *,
+    candidates: Candidates = None,
 ) -> None:
     """Regenerate a saved round's report.html from its signed documents, after verifying them."""
     from shuffledp_ops.rounds.reporting import run_report_command
 
-    run_report_command(folder)
+    run_report_command(folder, candidates)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from shuffledp.commands.options import (
+    Candidates,
     EpsilonLocal,
     Format,
     Mechanism,
@@ -70,6 +71,7 @@ def demo(
     ] = 20,
     words: QuestionFile = None,
     table: TableOfColumns = None,
+    candidates: Candidates = None,
     out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path(
         "out"
     ),
@@ -104,6 +106,7 @@ def demo(
         max_value=max_value,
         words=words,
         table=table,
+        candidates=candidates,
         out=out,
         corrupt=node_numbers(corrupt, nodes, "--corrupt"),
     )

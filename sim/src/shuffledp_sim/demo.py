@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from shuffledp.columns import Column
+from shuffledp.open_lists import find_in_simulation
 from shuffledp.progress import Stages
 from shuffledp.published import BOARD
 from shuffledp.question_files import ask
@@ -26,9 +27,10 @@ from shuffledp.records import load_answers
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import OutputError, UsageError
-from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, Answers
+from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.questions import mechanism_of
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
@@ -76,6 +78,7 @@ class DemoOptions:
     max_value: int = 20
     words: Path | None = None
     table: str | None = None
+    candidates: Path | None = None
     wording: QuestionWording | None = None
     out: Path = Path("out")
     corrupt: frozenset[int] = frozenset()
@@ -89,8 +92,9 @@ class DemoOptions:
             raise UsageError(f"--epsilon must be above 0 and finite, not {self.epsilon}")
         if not 0 < self.delta < 1:
             raise UsageError(f"--delta must be above 0 and below 1, not {self.delta}")
-        if self.max_value >= MAX_DOMAIN:
-            raise UsageError(f"--max-value must be below {MAX_DOMAIN:,}, not {self.max_value:,}")
+        most = MECHANISMS[self.mechanism].most_size
+        if self.max_value > most:
+            raise UsageError(f"--max-value must be at most {most:,}, not {self.max_value:,}")
         if self.max_distance is not None and self.max_distance > self.max_value:
             raise UsageError(
                 f"--max-distance must be at most --max-value, {self.max_value}, not "
@@ -146,7 +150,8 @@ def load_people(options: DemoOptions) -> tuple[DemoOptions, Column]:
     """
     wording = ask(options.words, options.table, options.data, options.mechanism)
     if wording is not None:
-        options = replace(options, wording=wording, max_value=wording.size - 1)
+        mechanism = mechanism_of(wording) if wording.is_open else options.mechanism
+        options = replace(options, wording=wording, max_value=wording.size - 1, mechanism=mechanism)
     column = load_answers(
         options.data,
         options.column,
@@ -252,6 +257,7 @@ async def run_demo(
             report = replace(report, drawn_from=column.drawn_from)
             if options.wording is None:
                 report = replace(report, column=column.name, labels=column.labels)
+            report = _with_texts(report, options, column)
             played = FinishedRound(report, trusted_files(system.deployment.folder))
             if options.corrupt:
                 played = await _with_evidence(
@@ -260,6 +266,16 @@ async def run_demo(
         finally:
             system.stop()
     return played
+
+
+def _with_texts(report: RoundReport, options: DemoOptions, column: Column) -> RoundReport:
+    """The report with the frequent texts of an open list; as it is for other questions."""
+    if options.wording is None or not options.wording.is_open or options.data is None:
+        return report
+    open_list = find_in_simulation(
+        options.wording, report.estimate.values, column.values, options.candidates, options.data
+    )
+    return replace(report, open_list=open_list)
 
 
 async def _with_evidence(

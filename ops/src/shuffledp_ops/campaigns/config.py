@@ -19,7 +19,7 @@ from msgspec import UNSET
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import ConfigError, ShuffleDPError
-from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS
+from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.questions.described import convert_question
@@ -169,8 +169,9 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
                 f"question {self.name!r} needs max_value, or words in [questions.wording] or "
                 "[questions.description]"
             )
-        if not 1 <= self.largest < MAX_DOMAIN:
-            raise ValueError(f"max_value must be from 1 to {MAX_DOMAIN - 1}, not {self.largest}")
+        most = MECHANISMS[self.mechanism].most_size
+        if not 1 <= self.largest <= most:
+            raise ValueError(f"max_value must be from 1 to {most}, not {self.largest}")
         self._check_guarantee()
         if not 0 <= self.question < 2**31:
             raise ValueError(

@@ -15,9 +15,9 @@ from shuffledp import crosstab_page
 from shuffledp.log_proofs import LOG_PROOF, RESULT_PROOF, LogPosition
 from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
-from shuffledp_ops.rounds import charts, quantile_parts, wording
-from shuffledp_ops.rounds.present import TRACED, describe_parameters
-from shuffledp_ops.rounds.report import RoundReport, show
+from shuffledp_ops.rounds import charts, quantile_parts, string_parts, wording
+from shuffledp_ops.rounds.present import TEXTS, TRACED, describe_parameters
+from shuffledp_ops.rounds.report import RoundReport, is_open, show
 
 PAGE: Final = "report.html"
 """Name of the file, beside the documents that it links to."""
@@ -47,6 +47,7 @@ _DOCUMENTS: Final = {
     HISTORY: "the proof that they are exactly the messages of the listed people",
     "report.json": "all numbers in machine-readable form (not signed)",
     "plot.png": "the chart (not signed)",
+    TEXTS: "the frequent texts as a table (not signed)",
     TRACED: "everyone whom the corrupt nodes of a simulation traced (not signed)",
 }
 
@@ -83,6 +84,8 @@ def style() -> str:
 def title(report: RoundReport) -> str:
     """What was counted, of which population or column."""
     subject = report.column or report.final.population
+    if is_open(report):
+        return f"Frequent texts of {subject}"
     if report.is_sum:
         kind = "Sum"
     elif report.table is not None:
@@ -129,7 +132,9 @@ def answer(report: RoundReport) -> Iterator[str]:
     """The section with the answer: a sentence, the chart, remarks."""
     yield "<section><h2>The answer</h2>"
     yield f'<p class="answer">{_in_a_sentence(report)}</p>'
-    if report.table is not None:
+    if is_open(report):
+        yield from string_parts.chart_and_table(report, _legend(report))
+    elif report.table is not None:
         yield from crosstab_page.html_table(report.table)
         yield from (
             f'<p class="fine">{as_html(words)}</p>' for words in crosstab_page.remarks(report.table)
@@ -158,6 +163,8 @@ def _in_a_sentence(report: RoundReport) -> str:
             return f"{words}."
         error = f"{estimate.mean_standard_error:.2g}{unit}"
         return f"{words}; mean: <strong>{estimate.mean:.4g}</strong> ± {error}."
+    if is_open(report):
+        return string_parts.in_a_sentence(report)
     if report.quantiles:
         return quantile_parts.in_a_sentence(report)
     if report.table is not None:
@@ -224,13 +231,15 @@ def _legend(report: RoundReport) -> str:
 
 
 def _remarks(report: RoundReport) -> Iterator[str]:
-    if not report.is_sum:
+    if is_open(report):
+        yield from string_parts.remarks(report)
+    elif not report.is_sum:
         counts = "number of people or quantile" if report.quantiles else "count"
         yield (
             f"Each interval contains its true {counts} with probability 95%; with many values, "
             "some intervals miss."
         )
-    if not report.estimate_in_interval:
+    if not report.estimate_in_interval and not is_open(report):
         yield (
             "Unbiased estimates can be negative or exceed the total, because noise is corrected "
             "only on average; intervals are clipped to possible values."
@@ -306,7 +315,7 @@ def _honest(report: RoundReport) -> Iterator[str]:
 
 
 def _numbers(report: RoundReport) -> Iterator[str]:
-    if report.is_sum:
+    if report.is_sum or is_open(report):
         return
     count = len(report.estimate.values)
     yield (

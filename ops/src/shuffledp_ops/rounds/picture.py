@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from shuffledp.bars import ESTIMATE, TRUTH, draw_bars
 from shuffledp.crosstab import SMALL, CrossTable
 from shuffledp.notebook import check_installed
-from shuffledp_ops.rounds.report import RoundReport, show
+from shuffledp_ops.rounds.report import RoundReport, is_open, show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,9 @@ def draw_report(report: RoundReport, file: Path) -> None:
     figure = Figure(figsize=(11, 4.6), dpi=130, layout="constrained")
     seconds = {stage: value for stage, value in report.seconds.items() if stage != "total"}
     answer = figure.subplots(1, 2, width_ratios=(3, 1))[0] if seconds else figure.subplots()
-    if report.table is not None:
+    if is_open(report):
+        _draw_texts(report, answer)
+    elif report.table is not None:
         _draw_table(report.table, answer)
     else:
         (_draw_sum if report.is_sum else _draw_histogram)(report, answer)
@@ -129,6 +131,24 @@ def _draw_histogram(report: RoundReport, axes: Axes) -> None:
     axes.set_xlabel("value" if report.column is None else report.column.replace("$", r"\$"))
     axes.set_ylabel("users")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5)
+    hide_frame(axes)
+
+
+def _draw_texts(report: RoundReport, axes: Axes) -> None:
+    texts = () if report.open_list is None else report.open_list.texts[:MOST_NAMES]
+    truths = [text.true for text in texts if text.true is not None]
+    if texts:
+        draw_bars(
+            axes,
+            _plain([text.text for text in texts]),
+            [text.people for text in texts],
+            [text.low for text in texts],
+            [text.high for text in texts],
+            truths if len(truths) == len(texts) else None,
+            truth="true count (simulation only)",
+        )
+        axes.tick_params(axis="x", rotation=30)
+    axes.set(xlabel="text" if texts else "no text is listed", ylabel="users")
     hide_frame(axes)
 
 

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -16,15 +17,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from shuffledp import open_lists
 from shuffledp.crosstab_page import remarks as table_remarks
 from shuffledp.crosstab_page import text_table
+from shuffledp_core.answering.strings import FrequentText
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.errors import NotInstalledError
 from shuffledp_ops.rounds import wording
-from shuffledp_ops.rounds.report import RoundReport, TracedPerson, TraceOutcome, show
+from shuffledp_ops.rounds.report import RoundReport, TracedPerson, TraceOutcome, is_open, show
 
 TRACED: Final = "traced.csv"
 """File with everyone whom corrupt nodes traced, in the folder of a simulated round."""
+
+TEXTS: Final = "texts.csv"
+"""File with the frequent texts of an open list, in the folder of a round."""
 
 SHOWN_PEOPLE: Final = 10
 """Traced people whom the terminal lists; the rest are in `TRACED`."""
@@ -49,6 +55,7 @@ def write_report(report: RoundReport, folder: Path) -> None:
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
     if report.trace is not None:
         _write_traced(report.trace, folder / TRACED)
+    write_texts(report, folder)
     with suppress(NotInstalledError):
         draw_report(report, folder / "plot.png")
     write_page(report, folder)
@@ -59,6 +66,17 @@ def _write_traced(trace: TraceOutcome, file: Path) -> None:
         rows = csv.writer(opened)
         rows.writerow(TracedPerson._fields)
         rows.writerows(trace.people())
+
+
+def write_texts(report: RoundReport, folder: Path) -> None:
+    """Write the frequent texts of an open list as CSV into `folder`; nothing for other answers."""
+    if report.open_list is None:
+        return
+    names = [field.name for field in fields(FrequentText)]
+    with (folder / TEXTS).open("w", newline="", encoding="utf-8") as opened:
+        rows = csv.writer(opened)
+        rows.writerow(names)
+        rows.writerows([getattr(text, name) for name in names] for text in report.open_list.texts)
 
 
 def write_page(report: RoundReport, folder: Path) -> Path:
@@ -114,11 +132,22 @@ def _table(title: str) -> Table:
 
 
 def _answer_table(report: RoundReport) -> Table:
+    if is_open(report):
+        return _texts_table(report)
     if report.table is not None:
         return text_table(report.table, f"The answer: table over {report.accepted:,} users")
     if report.quantiles:
         return _quantile_table(report)
     return _sum_table(report) if report.is_sum else _histogram_table(report)
+
+
+def _texts_table(report: RoundReport) -> Table:
+    title = f"The answer: frequent texts over {report.accepted:,} users"
+    if report.open_list is not None:
+        return open_lists.text_table(report.open_list, title)
+    table = _table(title)
+    table.add_row("no candidates were looked up", f"run: {open_lists.COMMAND}")
+    return table
 
 
 def _sum_table(report: RoundReport) -> Table:
@@ -147,7 +176,9 @@ def _sum_table(report: RoundReport) -> Table:
 def _remarks(report: RoundReport) -> list[str]:
     """Remarks on the answer besides its numbers."""
     remarks = [] if report.table is None else [*table_remarks(report.table)][1:]
-    if not report.estimate_in_interval:
+    if report.open_list is not None:
+        remarks += open_lists.remarks(report.open_list)
+    if not report.estimate_in_interval and not is_open(report):
         remarks.append(
             "unbiased estimates can be negative or exceed the total; intervals are clipped to "
             "possible values"

@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 
 from shuffledp.log_proofs import LOG_PROOF, RESULT_PROOF, check_result_proof_beside
 from shuffledp.verification import check_beside, check_signed
+from shuffledp_core.answering.strings import OpenListAnswer
 from shuffledp_core.documents.models import Announcement, Roster
+from shuffledp_core.documents.open_list import LONGEST_STRING
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
 from shuffledp_core.errors import ConfigError, ForeignDocumentError, MalformedDocumentError
 from shuffledp_core.mechanisms.columns import answer_size
 from shuffledp_core.runtime.keys import read_roster, read_signed
 from shuffledp_core.transparency.proofs import MAX_PROOF_BYTES
 from shuffledp_core.vocabulary import ROUND_ID
-from shuffledp_ops.rounds.report import RoundReport, TracedPerson
+from shuffledp_ops.rounds.report import RoundReport, TracedPerson, is_open
 from shuffledp_ops.rounds.running import OpenedRound, make_report, read_result, with_result_proof
 from shuffledp_ops.rounds.saving import LATEST
 
@@ -49,6 +51,7 @@ class _Extras(msgspec.Struct, frozen=True):
     attack_interval: tuple[float, float] | None = None
     attack_confidence: float = 0.0
     guessing_without_messages: float | None = None
+    open_list: OpenListAnswer | None = None
 
 
 @dataclass(frozen=True)
@@ -224,11 +227,24 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
         or not all(-LARGEST <= number <= LARGEST for number in truths.tolist())
         or (truths.size > 0 and _as_symbols(truths, report).min() < 0)
         or not all(0 <= share <= 1 for share in shares if share is not None)
+        or not (extras.open_list is None or _fits(extras.open_list, report))
     ):
         raise MalformedDocumentError(
             f"{file} does not fit the round; delete it, the page is made without it then"
         )
     return extras
+
+
+def _fits(answer: OpenListAnswer, report: RoundReport) -> bool:
+    """True if these can be texts of the round's open list."""
+    numbers = [answer.threshold or 0.0, answer.expected_false, answer.least or 0, answer.candidates]
+    for text in answer.texts:
+        numbers += [text.people, text.low, text.high, text.true or 0]
+    return (
+        is_open(report)
+        and all(-LARGEST <= number <= LARGEST for number in numbers)
+        and all(len(text.text) <= LONGEST_STRING for text in answer.texts)
+    )
 
 
 def _truths(extras: _Extras) -> NDArray[np.float64]:
@@ -268,6 +284,7 @@ def _with_extras(report: RoundReport, extras: _Extras) -> RoundReport:
         labels=report.labels or extras.labels or (),
         seconds=extras.seconds,
         trace=trace,
+        open_list=extras.open_list,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -21,6 +21,7 @@ from shuffledp_core.answering.quantiles import (
     QuantileEstimate,
     distribution_of,
 )
+from shuffledp_core.answering.strings import OpenListAnswer
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.wording import SymbolScale
@@ -96,7 +97,8 @@ class RoundReport:
     count; the nodes `dropped` others before. `published` has, by file name, the proofs of the
     public log, and board and history of a verified round. `logged` and `result_logged` are what
     the proofs show of the plan certificate and of the result; None without a proof, or where the
-    roster names no witnesses.
+    roster names no witnesses. `open_list` has the frequent texts of an open list; None for other
+    questions, and before candidates are looked up.
     """
 
     round_id: str
@@ -121,6 +123,7 @@ class RoundReport:
     published: dict[str, bytes] = field(default_factory=dict, repr=False)
     logged: LogPosition | None = None
     result_logged: LogPosition | None = None
+    open_list: OpenListAnswer | None = None
 
     @property
     def is_sum(self) -> bool:
@@ -308,6 +311,7 @@ class RoundReport:
             "column": self.column,
             "labels": list(self.labels) or None,
             **({} if self.table is None else {"table": self.table.to_dict()}),
+            **({} if self.open_list is None else {"open_list": asdict(self.open_list)}),
             "epsilon": self.final.epsilon.certified,
             "epsilon_attained": self.final.epsilon.attained,
             "delta": self.final.delta,
@@ -325,6 +329,12 @@ class RoundReport:
             "delta_for_this_corruption": self.delta_here,
             **({} if self.trace is None else self.trace.to_dict()),
         }
+
+
+def is_open(report: RoundReport) -> bool:
+    """True for the report of an open list, whose counts are those of hashes."""
+    words = report.final.question_wording
+    return words is not None and words.is_open
 
 
 def show(value: float | None) -> str:
