@@ -35,6 +35,12 @@ def test_people_are_counted_by_group(tmp_path: Path) -> None:
     assert "elsewhere, or no answer" in typed.said
 
 
+def test_frequent_texts_are_found_among_candidates(tmp_path: Path) -> None:
+    typed = type_page("how-to/open-lists.md", tmp_path)
+    assert "4 candidates were looked up" in typed.said
+    assert "news.example" in typed.said
+
+
 def test_two_people_are_added_one_is_withdrawn_and_the_results_are_exported(tmp_path: Path) -> None:
     with stopped_after(tmp_path / "lab") as lab:
         admitted = type_page("how-to/people.md", tmp_path)
