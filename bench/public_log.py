@@ -106,7 +106,7 @@ def _print_row(name: str, columns: list[list[float]] | list[list[int]]) -> None:
 
 
 @contextmanager
-def _measured(clock: list[float], busy: list[float]) -> Iterator[None]:
+def _timer(clock: list[float], busy: list[float]) -> Iterator[None]:
     """Add the time of the enclosed work to the newest numbers."""
     wall = time.perf_counter()
     processor = time.process_time()
@@ -120,18 +120,18 @@ async def _play(branch: Branch, cost: RoundCosts) -> None:
     for seconds in (cost.device, cost.device_busy, cost.parties, cost.parties_busy):
         seconds.append(0.0)
     before = _entry_bytes(branch)
-    with _measured(cost.parties, cost.parties_busy):
+    with _timer(cost.parties, cost.parties_busy):
         round_ = LoggedRound(branch.world, branch)
     link = DirectLink(round_)
     device = branch.world.device(f"device-{branch.folder.name}", link=link)
-    with _measured(cost.device, cost.device_busy):
+    with _timer(cost.device, cost.device_busy):
         await round_.answer(device)
     board = round_.board()
-    with _measured(cost.parties, cost.parties_busy):
+    with _timer(cost.parties, cost.parties_busy):
         result = round_.result(board, round_.settle(board))
         proof = _log(round_, branch, result)
     link.board_bytes, link.end = board, RoundEnd(result, log=proof)
-    with _measured(cost.device, cost.device_busy):
+    with _timer(cost.device, cost.device_busy):
         await device.verify(round_.round_id)
     announced = parse_announcement(round_.announcement).log
     cost.announcement.append(len(round_.announcement))

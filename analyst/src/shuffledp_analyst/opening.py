@@ -82,14 +82,17 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
         raise UsageError(
             f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}"
         )
-    if MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM and _counted(plan) > MAX_SYMBOLS:
+    if (
+        MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM
+        and _number_of_counts(plan) > MAX_SYMBOLS
+    ):
         raise UsageError(
-            f"a histogram may have at most {MAX_SYMBOLS} symbols, not {_counted(plan)}"
+            f"a histogram may have at most {MAX_SYMBOLS} symbols, not {_number_of_counts(plan)}"
         )
     return plan
 
 
-def _counted(plan: RoundPlan) -> int:
+def _number_of_counts(plan: RoundPlan) -> int:
     """Numbers of a histogram's estimate: its symbols, or the cells of all columns."""
     if isinstance(plan.wording, QuestionWording) and MECHANISMS[plan.mechanism].counts_columns:
         return sum(plan.wording.columns)
