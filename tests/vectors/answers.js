@@ -1,7 +1,7 @@
 // Answers of the page's module to the test vectors; vector_browser.py runs it in Chromium.
 
 import {
-  Integers, ShuffleError, checkBoard, checkReceipt, checkResult, checkSignature, checkValue, documentDigest,
+  Integers, ShuffleError, checkBoard, checkReceipt, checkResult, checkSignature, checkTile, checkValue, documentDigest,
   geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, readRemembered, sealEnvelope, sealerFor,
   symbolNames, verify, verifyRoster, verifyRound, wordingOf,
 } from "/shuffledp.min.js";
@@ -142,6 +142,10 @@ const ANSWERS = {
     const checked = await checkResult(stored, await verifyRoster(parseFrame(roster), rootKey), parseFrame(result));
     await checkBoard(checked, submission.geometry, hex(board), submission.messages.map(hex));
     return { accepted: checked.result.accepted, epsilon: checked.final.epsilon.certified };
+  },
+  async tile({ geometry, count, tiles_root, index, tile, messages }) {
+    const result = { messages: count, tiles_root };
+    return { found: await checkTile(result, geometry, index, hex(tile), messages.map(hex)) };
   },
 };
 

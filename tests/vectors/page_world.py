@@ -31,6 +31,7 @@ from shuffledp_core.mechanisms import KRRHistogram, Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import open_envelope, peel
 from shuffledp_core.runtime.keys import ROOT, Identity
+from shuffledp_core.transparency.board_tiles import TiledBoard
 
 Answer = tuple[int, str, bytes]
 """Status, content type, body."""
@@ -52,10 +53,10 @@ QUESTION: Final = f"""<!doctype html><html lang="en"><head><meta charset="utf-8"
 </shuffledp-question></main></body></html>"""
 """A page with the element. Its device asks the real clock."""
 
-OPEN: Final = """async ([policy, population, rootKey, now]) => {
+OPEN: Final = """async ([policy, population, rootKey, now, receipts]) => {
     const {Device} = await import('/shuffledp.min.js');
     window.device = await Device.open({
-        gateway: location.origin, rootKey, population, policy, clock: () => now,
+        gateway: location.origin, rootKey, population, policy, receipts, clock: () => now,
     });
     window.attempt = async (action) => {
         try { return await action(); } catch (error) {
@@ -82,6 +83,9 @@ class PageGateway:
     """Every submission that was sent, accepted or not."""
     lies: dict[str, Callable[[Answer], Answer]] = field(default_factory=dict)
     """By the last part of a path: what is done to a genuine answer."""
+    tiles: list[int] = field(default_factory=list)
+    """Every tile that was asked for."""
+    boards: int = 0
     losing: bool = False
     """Whether connections end before submissions and enrolments are answered."""
     result: Signed | None = None
@@ -156,7 +160,15 @@ class PageGateway:
                 JSON,
                 to_json(ResultBody(result=self.result, discards=self.discards, log=self.log)),
             )
-        return 200, "application/octet-stream", self.board
+        return 200, "application/octet-stream", self._board_or_tile(last)
+
+    def _board_or_tile(self, name: str) -> bytes:
+        if name == "board":
+            self.boards += 1
+            return self.board
+        self.tiles.append(int(name))
+        tiled = TiledBoard.of(self.board, Geometry.of(self.mechanism, self.suite, 3))
+        return tiled.tile(int(name))
 
     def _enrol(self, request: dict[str, str]) -> Signed:
         public_key = request["public_key"]
@@ -199,17 +211,21 @@ class PageGateway:
         """Publish the result of what was accepted."""
         self.board = b"".join(change(self.messages()))
         manifest = from_json(self.announcement, Announcement).manifest
-        outcome = settled(self.draft, self.board, len(self.accepted))
-        outcome |= {"manifest_digest": document_digest(manifest)} | fields
+        geometry = Geometry.of(self.mechanism, self.suite, 3)
+        users = len(self.board) // geometry.plain_bytes // geometry.messages_per_user
+        outcome = settled(self.draft, self.board, users)
+        outcome["manifest_digest"] = document_digest(manifest)
+        outcome["tiles_root"] = TiledBoard.of(self.board, geometry).root.hex()
+        outcome |= fields
         document = Result(deployment="demo", round_id=self.round_id, **outcome)
         self.result = identity("analyst").sign(document)
 
 
-def open_device(context: BrowserContext) -> Page:
+def open_device(context: BrowserContext, receipts: str = "board") -> Page:
     """A new tab with a device, and `attempt`, which gives the code of an error of ours."""
     page = context.new_page()
     page.goto("http://localhost/")
-    page.evaluate(OPEN, [POLICY, POPULATION, identity(ROOT).public_key.hex(), NOW])
+    page.evaluate(OPEN, [POLICY, POPULATION, identity(ROOT).public_key.hex(), NOW, receipts])
     return page
 
 

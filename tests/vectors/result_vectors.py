@@ -46,6 +46,7 @@ from shuffledp_core.mechanisms import (
 )
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.runtime.keys import ROOT, Identity
+from shuffledp_core.transparency.board_tiles import TiledBoard
 
 
 def claims() -> Iterator[Case]:
@@ -319,6 +320,11 @@ def results() -> Iterator[Case]:
         "another quantity": replace(estimate, quantity="sum"),
     }.items():
         yield case(f"an answer with {name}" if changed else name, false, estimate=changed)
+    tiles_root = TiledBoard.of(board, geometry).root.hex()
+    yield case("a result with tiles", None, tiles_root=tiles_root, manifest_digest="ab" * 32)
+    yield case("tiles of another board", false, tiles_root="ab" * 32)
+    yield case("a root of tiles in capitals", malformed, tiles_root=tiles_root.upper())
+    yield case("a manifest's digest that is too short", malformed, manifest_digest="ab" * 31)
     yield case("messages outside the alphabet that are not there", foreign, outside_alphabet=1)
     yield make_case(
         "a board cut short", "result", genuine | {"board": board[:-width].hex()}, "BadBatchError"

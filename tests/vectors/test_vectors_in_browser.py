@@ -96,8 +96,8 @@ MUTANTS = {
     "cosignatures at any time": ("time[0] > 127", "false", "logs"),
     "logs of any origin pass": ("if (checkpoint.origin !== name)", "if (false)", "logs"),
     "any window passes": ("!equal(await rootOf(log.window, log.size), log.root)", "false", "logs"),
-    "any entry is in the log": ("last || !equal(computed, root)", "false", "logs"),
-    "any index is in the log": ("if (index >= size) unlogged", "if (false) unlogged", "logs"),
+    "any entry is in the log": ("last === 0n && equal(computed, root)", "true", "logs"),
+    "any index is in the log": ("return index < size &&", "return true &&", "logs"),
     "two histories pass": ("older.size >= newer.window.base &&", "false &&", "logs"),
     "an ended log is forgotten": ("checkpoint.size > size ||", "false &&", "logs"),
     "base64 in any spelling": ("if (btoa(binary) === text)", "if (true)", "logs"),
@@ -133,8 +133,8 @@ MUTANTS = {
         "questions",
     ),
     "the result is for another question": (
-        "if (stringify(final.wording) !==",
-        "if (false &&",
+        "|| stringify(final.wording) !== stringify(plan.wording)",
+        "",
         "results",
     ),
     "closed rounds pass": ("now < manifest.closes_at", "true", "rounds"),
@@ -154,8 +154,8 @@ MUTANTS = {
         "samplers",
     ),
     "receipts of other envelopes pass": (
-        "receipt.submission_digest !== envelopeDigest",
-        "false",
+        ", submission_digest: envelopeDigest",
+        "",
         "receipts",
     ),
     "missing messages pass": ("if (changed) {", "if (false) {", "results"),
@@ -174,6 +174,26 @@ MUTANTS = {
     "the noise of one node": (
         "const deviation = sqrt(nodes *",
         "const deviation = sqrt(",
+        "results",
+    ),
+    "any tile passes": (
+        "if (!(await isIncluded(await leafHash(packed)",
+        "if (false && !(await isIncluded(await leafHash(packed)",
+        "tiles",
+    ),
+    "tiles in any order pass": (
+        "order.some((text, at) => text < order[at - 1]) ||",
+        "",
+        "tiles",
+    ),
+    "messages of other tiles pass": (
+        "rows.some((row) => tileOf(row, tiles) !== index)",
+        "false",
+        "tiles",
+    ),
+    "tiles need not be the board's": (
+        "(await tilesRoot(rows, tilesOf",
+        "(false && (rows, tilesOf",
         "results",
     ),
     "any header passes": (

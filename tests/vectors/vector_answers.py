@@ -23,11 +23,12 @@ from vector_world import coins
 from shuffledp_client.board import check_board, check_result
 from shuffledp_client.encoding import symbols
 from shuffledp_client.policy import Policy
+from shuffledp_client.receipts import check_tile
 from shuffledp_client.submission import Member, PreparedSubmission, check_receipt, seal
 from shuffledp_client.verification import parse_announcement, verify_round
 from shuffledp_core.documents import models
 from shuffledp_core.documents.digests import digest, document_digest
-from shuffledp_core.documents.models import Party, Roster
+from shuffledp_core.documents.models import Party, Result, Roster
 from shuffledp_core.documents.signatures import check_signature
 from shuffledp_core.documents.signed import Document, Signed, from_json, to_json, verify
 from shuffledp_core.documents.submission import SubmissionClaim, check_submission
@@ -319,6 +320,22 @@ def answer_result(fields: Fields) -> Fields:
     return {"accepted": result.result.accepted, "epsilon": result.final.epsilon.certified}
 
 
+def answer_tile(fields: Fields) -> Fields:
+    """Check a tile, and that it has the device's messages that belong into it."""
+    root = fields["tiles_root"]
+    result = Result(
+        deployment="demo",
+        round_id="",
+        outcome="published",
+        messages=fields["count"],
+        tiles_root=msgspec.UNSET if root is None else root,
+    )
+    geometry = msgspec.convert(fields["geometry"], Geometry)
+    mine = [bytes.fromhex(message) for message in fields["messages"]]
+    tile = bytes.fromhex(fields["tile"])
+    return {"found": check_tile(result, geometry, fields["index"], tile, mine)}
+
+
 ANSWERS: Final[dict[str, Callable[[Fields], Fields]]] = {
     "signature": answer_signature,
     "document": answer_document,
@@ -337,6 +354,7 @@ ANSWERS: Final[dict[str, Callable[[Fields], Fields]]] = {
     "submission": answer_submission,
     "receipt": answer_receipt,
     "result": answer_result,
+    "tile": answer_tile,
 }
 
 

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from shuffledp_client.board import CheckedResult, changed_messages, check_board
 from shuffledp_client.submission import PreparedSubmission
+from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import (
     ClientPolicyRefusal,
     MalformedDocumentError,
@@ -89,11 +90,11 @@ async def find_messages(
         # Drawn from the submission's secret seed: asked again, it names the same tile.
         index = tile_of(mine[_draw(submission.seed, "tile", len(mine))], bits, geometry)
     tile = await source.tile(submission.round_id, index)
-    return replace(verified, found=check_tile(verified, geometry, index, tile, mine))
+    return replace(verified, found=check_tile(result, geometry, index, tile, mine))
 
 
 def check_tile(
-    verified: CheckedResult, geometry: Geometry, index: int, tile: bytes, mine: list[bytes]
+    result: Result, geometry: Geometry, index: int, tile: bytes, mine: list[bytes]
 ) -> int:
     """Check that a user's messages in a tile are there, once and unchanged; returns their number.
 
@@ -102,13 +103,13 @@ def check_tile(
         ReceiptMissingError: a message that belongs to it is not there.
         MalformedDocumentError: the result has no tiles.
     """
-    root = verified.result.tiles_root
+    root = result.tiles_root
     if not isinstance(root, str):
         raise MalformedDocumentError(
             "the result has no tiles, as of an analyst of an earlier version; check with the whole "
             'board (receipts = "board")'
         )
-    bits = tile_bits(verified.result.messages, geometry)
+    bits = tile_bits(result.messages, geometry)
     packed = read_tile(tile, index, bits, geometry, bytes.fromhex(root))
     expected = [message for message in mine if tile_of(message, bits, geometry) == index]
     changed = int(changed_messages(geometry, packed, b"".join(expected)).sum())

@@ -27,6 +27,11 @@ BANNER: Final = (
 )
 
 _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:class|const|function) (\w+))", re.MULTILINE)
+_FUNCTION: Final = re.compile(
+    r"^(async )?function (\w+)(\(.*?\)) \{\n(.*?)^\}$", re.MULTILINE | re.DOTALL
+)
+"""A function at the top level, which its formatting tells from others."""
+
 _MODULE_STATEMENT: Final = re.compile(r"^\s*(?:export|import)\b", re.MULTILINE)
 _COMMENT: Final = re.compile(r"/\*\*.*?\*/|(?:^|(?<=[\s;,]))//[^\n]*", re.DOTALL)
 _JOINT: Final = re.compile(r'"\s*\+\s*"')
@@ -39,7 +44,8 @@ def build_module(source: str) -> str:
     """The small module that does what this source does, under shorter names.
 
     The minifier keeps the top-level names of a module. So all declarations move into one function,
-    whose result is what the module exports.
+    whose result is what the module exports. Top-level functions become constants, which the
+    minifier joins; none of them may be called before its place in the source.
     """
     if _installed_minifier() != MINIFIER_VERSION:
         raise ConfigError(
@@ -49,7 +55,7 @@ def build_module(source: str) -> str:
     import minify
 
     exported = ", ".join(_EXPORT.findall(source))
-    declarations = _EXPORT.sub("", source)
+    declarations = _FUNCTION.sub(r"const \2 = \1\3 => {\n\4};", _EXPORT.sub("", source))
     if _MODULE_STATEMENT.search(declarations):
         raise ConfigError(
             f"{SOURCE} may import nothing, and export only declarations: `export const name = ..`"

@@ -61,10 +61,13 @@ const ln = Math.log;
 const TURN = 2 * Math.PI;
 const { stringify } = JSON;
 const { subtle } = crypto;
+const clamp = (number, low, high) => min(max(number, low), high);
 const zeros = (size) => new Float64Array(size);
 const upTo = (length, of) => Array.from({ length }, (_, at) => of(at));
 const floats = (length, of) => Float64Array.from({ length }, (_, at) => of(at));
 const sumBy = (values, of = (value) => value) => values.reduce((total, value, at) => total + of(value, at), 0);
+
+const rowsOf = (packed, width) => upTo(packed.length / width, (at) => packed.subarray(at * width, (at + 1) * width));
 
 // Rationals of whole numbers of any size
 
@@ -116,6 +119,7 @@ export class Ratio {
 
 const ONE = new Ratio(1n);
 const HALF = new Ratio(1n, 2n);
+const complement = (chance) => ONE.minus(chance);
 
 // JSON, strictly: no field twice, whole numbers apart from others and of 64 bits, no lone surrogates
 
@@ -419,7 +423,7 @@ function checkWording({ wording, mechanism }) {
   if (wording === null) return;
   const sum = !mechanism.kind.endsWith("-histogram");
   if (sum && wording.others) malformed("a sum has no place for others");
-  if (wordedSize(wording) !== mechanism.domain) malformed("the question's words are for another number of symbols");
+  if (wordedSize(wording) !== mechanism.domain) malformed("the words are for another number of symbols");
   if (sum && (wording.axes.length > 1 || wording.axes[0].symbols.kind !== "scale")) malformed("a sum needs a scale");
 }
 
@@ -505,13 +509,15 @@ const bigInt = (bytes) => BigInt(`0x${toHex(bytes) || "0"}`);
 const littleEndian = (bytes) => bigInt(Uint8Array.from(bytes).reverse());
 const yOf = (point) => littleEndian(point) % 2n ** 255n;
 
+const missingFrom = (what) => `this browser has no ${what}: use a newer one`;
+
 async function equationHolds(key, signature, message) {
   try {
     const imported = await subtle.importKey("raw", key, "Ed25519", false, ["verify"]);
     return await subtle.verify("Ed25519", imported, signature, message);
   } catch (error) {
     if (error.name === "NotSupportedError") {
-      unsupported("this browser has no Ed25519: use a newer one");
+      unsupported(missingFrom("Ed25519"));
     }
     return false; // not a point
   }
@@ -561,7 +567,7 @@ export async function verify(frame, label, signer, keyHex) {
     await checkSignature(fromHex(keyHex) ?? new Uint8Array(), signature, signedBytes(label, frame.body));
   } catch (error) {
     if (error.code !== "SignatureError") throw error;
-    fail("SignatureError", `the ${label} does not carry a valid signature of ${signer}: it was altered, or signed by another key`);
+    fail("SignatureError", `the ${label} has no valid signature of ${signer}`);
   }
   return DOCUMENTS[label](parseJson(frame.body));
 }
@@ -575,6 +581,7 @@ function onlyParty(roster, role) {
 }
 
 const verifyFrom = (party, frame, label) => verify(frame, label, party.name, party.identity_key);
+const verifyOf = (roster, role, frame, label) => verifyFrom(onlyParty(roster, role), frame, label);
 
 /** The roster under the pinned root key; whether it is current is for `requireCurrent`. */
 export const verifyRoster = (frame, rootKey) => verify(frame, "roster", "root", rootKey);
@@ -684,7 +691,7 @@ const reachOf = (deviation) => ceil(9 * deviation) + 40;
 /** Probabilities of `first` to `last` successes, of sum 1. */
 function windowOf(trials, chance, first, last) {
   const logs = zeros(last - first + 1);
-  const odds = ln(chance.over(ONE.minus(chance)));
+  const odds = ln(chance.over(complement(chance)));
   for (let at = 1; at < logs.length; at += 1) {
     const successes = first + at - 1;
     logs[at] = logs[at - 1] + ln((trials - successes) / (successes + 1)) + odds;
@@ -726,7 +733,7 @@ function dummyCounts(slots, rate) {
     const trials = slots + 1;
     if (epsilon > LARGEST_EPSILON || deviationOf(trials, +rate) > 100) return 0;
     const growth = exp(epsilon) * (1 + ROUNDING);
-    const others = rate.over(ONE.minus(rate));
+    const others = rate.over(complement(rate));
     const outer = nearMean(trials, rate);
     let total = 0;
     outer.law.forEach((mass, at) => {
@@ -742,7 +749,7 @@ function dummyCounts(slots, rate) {
   };
 }
 
-const logOdds = (p) => log1p(+Ratio.of(2).times(ONE.minus(p)).over(p)) * UP;
+const logOdds = (p) => log1p(+Ratio.of(2).times(complement(p)).over(p)) * UP;
 
 function dilute(epsilon, share) {
   if (epsilon > LARGEST_EPSILON) return share > 0 ? epsilon + ln(share) + 1e-12 : 0;
@@ -920,7 +927,7 @@ function halfWidth(shape, rate) {
 // Noise of nodes (shuffledp_core.bounds.bounded_noise, node_noise and losses)
 
 const MARGIN = 1e-10;
-const clipChance = (chance) => min(1, max(0, chance));
+const clipChance = (chance) => clamp(chance, 0, 1);
 
 /** Law of one noise on -reach..reach. */
 function boundedLaplace(rate, reach) {
@@ -1096,23 +1103,23 @@ function countIntervals(observed, n, p, q) {
   const ends = (counts, high, low) => {
     const computed = new Map();
     const holds = (count) => (x) =>
-      lowerTail(count, [[x, +high, +ONE.minus(high)], [n - x, +low, +ONE.minus(low)]]) > TAIL;
+      lowerTail(count, [[x, +high, +complement(high)], [n - x, +low, +complement(low)]]) > TAIL;
     return counts.map((count) => {
       if (!computed.has(count)) computed.set(count, largest(holds(count), n));
       return computed.get(count);
     });
   };
-  const spread = sqrt(n * min(p * ONE.minus(p), q * ONE.minus(q)));
+  const spread = sqrt(n * min(p * complement(p), q * complement(q)));
   const step = observed.length > 1000 ? max(1, floor(0.01 * spread)) : 1;
   const down = observed.map((count) => n - floor(count / step) * step);
   const up = observed.map((count) => min(ceil(count / step) * step, n));
-  const lows = ends(down, ONE.minus(q), ONE.minus(p)).map((end) => n - end);
+  const lows = ends(down, complement(q), complement(p)).map((end) => n - end);
   return [lows, ends(up, p, q)];
 }
 
 function binomialInterval(trials, chance) {
   const fewest = (one, zero) => largest((x) => x === 0 || lowerTail(x - 1, [[trials, one, zero]]) <= TAIL, trials);
-  return [fewest(+chance, +ONE.minus(chance)), trials - fewest(+ONE.minus(chance), +chance)];
+  return [fewest(+chance, +complement(chance)), trials - fewest(+complement(chance), +chance)];
 }
 
 const OFFSETS = [
@@ -1127,7 +1134,7 @@ function compositionLaws(steps, bits, users, flip, slope) {
   const some = rest > 0 ? 1 : 0;
   const least = max(0, lowest - (bits - users));
   const most = min(lowest, users - some);
-  const clip = (x) => min(max(x, least), most);
+  const clip = (x) => clamp(x, least, most);
   const middle = clip(Math.round(users / 2 - rest));
   const offsets = OFFSETS.map((offset) => floor(offset * users));
   const marks = offsets.flatMap((offset) => [clip(middle - offset), clip(middle + offset)]);
@@ -1138,7 +1145,7 @@ function compositionLaws(steps, bits, users, flip, slope) {
     const [chanceMore, chanceLess] = [(high + rest) / users, (low + rest) / users];
     const between = 2 * (high - low) + some;
     const left = high + rest - more * chanceMore - less * chanceLess;
-    const share = between > 0 ? min(max(left / between, 0), 1) : 0;
+    const share = between > 0 ? clamp(left / between, 0, 1) : 0;
     return [
       [lowest - high, 1], [more, chanceMore], [between, share], [less, chanceLess],
       [bits - users - lowest + low, 0],
@@ -1148,7 +1155,7 @@ function compositionLaws(steps, bits, users, flip, slope) {
 
 /** Interval for a sum in unary code, each value rounded at random to a whole number of bits. */
 function roundedSumInterval(ones, bits, users, unit, flip) {
-  const slope = ONE.minus(flip).minus(flip);
+  const slope = complement(flip).minus(flip);
   const whole = unit.times(bits);
   const top = whole.ceil();
   const end = (count) =>
@@ -1171,7 +1178,7 @@ const histogramOf = (values, errors, lows, highs) =>
 
 /** A histogram among dummies, between `least` and `most` of each symbol. */
 function amongDummies(counts, reports, { mean, deviation, least, most }) {
-  const clip = (end) => min(max(end, 0), +reports);
+  const clip = (end) => clamp(end, 0, +reports);
   const each = (of) => counts.map(of);
   return histogramOf(
     each((count) => count - mean), each(() => deviation), each((count) => clip(count - most)), each((count) => clip(count - least)),
@@ -1184,15 +1191,15 @@ function histogram(counts, reports, p, q) {
   if (slope <= 0) pureNoise();
   const values = counts.map((count) => (count - n * q) / slope);
   const errors = values.map((value) => {
-    const held = min(max(value, 0), n);
-    return sqrt(held * p.times(ONE.minus(p)) + (n - held) * q.times(ONE.minus(q))) / slope;
+    const held = clamp(value, 0, n);
+    return sqrt(held * p.times(complement(p)) + (n - held) * q.times(complement(q))) / slope;
   });
   return histogramOf(values, errors, ...countIntervals(counts, n, p, q));
 }
 
 function sum(value, error, [low, high], reports, maxValue) {
   const n = +reports;
-  const clip = (end) => min(max(end, 0), +reports.times(maxValue));
+  const clip = (end) => clamp(end, 0, +reports.times(maxValue));
   return {
     quantity: "sum", values: [value], standard_errors: [error], lows: [clip(low)], highs: [clip(high)],
     mean: value / n, mean_standard_error: error / n,
@@ -1201,9 +1208,9 @@ function sum(value, error, [low, high], reports, maxValue) {
 
 function sumOfBits(ones, reports, maxValue, flip) {
   const bits = reports.times(maxValue).floor();
-  const slope = ONE.minus(flip).minus(flip);
+  const slope = complement(flip).minus(flip);
   const value = Ratio.of(ones).minus(Ratio.of(bits).times(flip)).over(slope);
-  const [lows, highs] = countIntervals([ones], bits, ONE.minus(flip), flip);
+  const [lows, highs] = countIntervals([ones], bits, complement(flip), flip);
   const error = sqrt(bits * flip * (1 - flip)) / slope;
   return sum(+value, error, [lows[0], highs[0]], reports, maxValue);
 }
@@ -1256,12 +1263,12 @@ const MECHANISMS = {
     fields: { symbols: whole(2), blanket: ratio(ONE) },
     make({ symbols, blanket }) {
       const low = blanket.over(symbols);
-      const high = ONE.minus(blanket).plus(low);
+      const high = complement(blanket).plus(low);
       return {
         domain: symbols, alphabet: symbols, messages: 1,
         sample: (value, integers) => (bernoulli(blanket, integers) ? integers.index(symbols) : value),
         say: index(symbols),
-        local: () => log1p(+ONE.minus(blanket).times(symbols).over(blanket)) * UP,
+        local: () => log1p(+complement(blanket).times(symbols).over(blanket)) * UP,
         witness: (honest) => bitCounts(honest - 1, low, 1, high, low),
         estimate: (counts, reports) => histogram(counts, reports, high, low),
       };
@@ -1338,7 +1345,7 @@ const MECHANISMS = {
       const [p, q] = [zero.plus(step), one.minus(step)];
       const all = upTo(symbols, (at) => at);
       const remember = (value, integers) =>
-        bitsOf(all.map((symbol) => (symbol === value ? ONE.minus(half) : half)), integers);
+        bitsOf(all.map((symbol) => (symbol === value ? complement(half) : half)), integers);
       const report = (kept, integers) =>
         bitsOf(all.map((symbol) => (floor(kept / 2 ** symbol) % 2 ? one : zero)), integers);
       return {
@@ -1348,8 +1355,8 @@ const MECHANISMS = {
         say: index(2 ** symbols),
         local: () => 2 * logOdds(fake),
         witness: (honest) => {
-          const low = p.times(ONE.minus(q));
-          return bitCounts(honest - 1, low, 1, q.times(ONE.minus(p)), low);
+          const low = p.times(complement(q));
+          return bitCounts(honest - 1, low, 1, q.times(complement(p)), low);
         },
         count: (sent) => [
           sent.length, ...all.map((at) => sent.filter((report) => floor(report / 2 ** at) % 2).length),
@@ -1363,7 +1370,7 @@ const MECHANISMS = {
     fields: { max_value: whole(1), randomise: ratio(ONE) },
     make({ max_value: k, randomise }) {
       const flip = randomise.times(HALF);
-      const slope = ONE.minus(randomise).over(k);
+      const slope = complement(randomise).over(k);
       return {
         domain: k + 1, alphabet: 2, messages: 1,
         sample(value, integers) {
@@ -1378,7 +1385,7 @@ const MECHANISMS = {
           if (slope.n === 0n) pureNoise();
           const n = reports.floor();
           const value = Ratio.of(ones).minus(Ratio.of(n).times(flip)).over(slope);
-          const share = min(max(ones / n, +flip), 1 - flip);
+          const share = clamp(ones / n, +flip, 1 - flip);
           const ends = roundedSumInterval(ones, n, n, Ratio.of(k), flip);
           return sum(+value, sqrt(n * share * (1 - share)) / slope, ends, reports, k);
         },
@@ -1391,7 +1398,7 @@ const MECHANISMS = {
       if (bits > k) malformed("more bits than units");
       const code = MECHANISMS["rr-shuffle"].make({ max_value: bits, randomise });
       const flip = randomise.times(HALF);
-      const slope = ONE.minus(randomise);
+      const slope = complement(randomise);
       const split = (units) => [floor((units * bits) / k), (units * bits) % k];
       const parts = new Ratio(bits, k).d;
       const rounding = new Ratio((parts / 2n) * ((parts + 1n) / 2n), parts * parts);
@@ -1439,7 +1446,7 @@ const MECHANISMS = {
         local: (distance) => distance * logOdds(randomise),
         witness(honest, distance) {
           const changed = min(distance, MOST_BITS);
-          return bitCounts(honest * k - changed, flip, changed, ONE.minus(flip), flip);
+          return bitCounts(honest * k - changed, flip, changed, complement(flip), flip);
         },
         estimate([, ones], reports) {
           if (randomise.n === randomise.d) pureNoise();
@@ -1603,7 +1610,7 @@ const XWING_LABEL = Uint8Array.of(0x5c, 0x2e, 0x2f, 0x2f, 0x5e, 0x5c);
 
 function suiteNamed(name) {
   if (name === "sealed-box") {
-    unsupported("browsers have no sealed boxes: open the round with the suite hpke-mlkem768-x25519 or hpke");
+    unsupported("browsers have no sealed boxes: use the suite hpke-mlkem768-x25519 or hpke");
   }
   return Object.hasOwn(SUITES, name) ? SUITES[name] : fail("ConfigError", `unknown suite ${name.slice(0, 40)}`);
 }
@@ -1614,7 +1621,7 @@ async function native(what, call) {
     return await call();
   } catch (error) {
     if (error.name !== "NotSupportedError" && !(error instanceof TypeError)) throw error;
-    return unsupported(`this browser has no ${what}, which the round needs: use a newer one`);
+    return unsupported(missingFrom(what));
   }
 }
 
@@ -1750,18 +1757,21 @@ export async function sealEnvelope(geometry, roundId, publicKeys, messages, sour
 
 // Checks of a round before the value is touched (docs/protocol.md, "Submit", the client's 1 to 8)
 
-const same = (what, actual, expected) => {
-  if (actual !== expected) foreign(`a document is for ${what} ${String(actual).slice(0, 80)}, not ${expected}`);
-};
+/** Checks that a document has these fields. */
+function same(document, expected) {
+  for (const [name, value] of Object.entries(expected)) {
+    if (document[name] !== value) foreign(`a document has the ${name} ${String(document[name]).slice(0, 80)}, not ${value}`);
+  }
+}
 const isRoundId = (text) => /^[0-9a-f]{32}$/.test(text);
 const badKey = (message) => fail("RoundKeyError", `${message}; do not take part`);
 
 async function checkRoundKey(manifest, party, frame, position, certified) {
   const key = await verifyFrom(party, frame, "round-key");
-  same("deployment", key.deployment, manifest.deployment);
-  same("round", key.round_id, manifest.round_id);
+  const { deployment, round_id } = manifest;
+  same(key, { deployment, round_id });
   if (key.node !== party.name || key.position !== position || key.suite !== manifest.geometry.suite) {
-    badKey(`the round key of ${party.name} is for another node, position or suite`);
+    badKey(`the round key of ${party.name} is for another position`);
   }
   if (key.certificate_digest !== certified) badKey(`${party.name} made its round key for another certificate`);
   const bytes = fromHex(key.public_key) ?? badKey(`the round key of ${party.name} is not lower-case hex`);
@@ -1782,21 +1792,17 @@ async function checkCountersignatures(announcement, manifest, route) {
     const party = missing.get(frame.signer) ?? foreign("a party countersigned twice or is not on the route");
     missing.delete(frame.signer);
     const signed = await verifyFrom(party, frame, "countersignature");
-    same("round", signed.round_id, manifest.round_id);
-    same("node", signed.node, party.name);
-    same("manifest", signed.manifest_digest, expected);
+    same(signed, { round_id: manifest.round_id, node: party.name, manifest_digest: expected });
   }
-  if (missing.size) fail("SignatureError", `not countersigned by ${[...missing.keys()]}: do not take part before it is`);
+  if (missing.size) fail("SignatureError", `not countersigned by ${[...missing.keys()]}; do not take part`);
 }
 
 async function checkCertificate(manifest, roster, population) {
-  const certificate = await verifyFrom(onlyParty(roster, "accountant"), manifest.certificate, "certificate");
-  same("deployment", certificate.deployment, manifest.deployment);
-  same("round", certificate.round_id, manifest.round_id);
-  same("population", certificate.population, population);
-  same("stage", certificate.stage, "plan");
-  if (!certificate.holds) malformed("the certificate says that its guarantee does not hold; do not take part");
-  if (manifest.min_reports < certificate.users) malformed("the round would go on with fewer reports than it is certified for");
+  const certificate = await verifyOf(roster, "accountant", manifest.certificate, "certificate");
+  const { deployment, round_id } = manifest;
+  same(certificate, { deployment, round_id, population, stage: "plan" });
+  if (!certificate.holds) malformed("by the certificate its guarantee does not hold; do not take part");
+  if (manifest.min_reports < certificate.users) malformed("the round is certified for more reports than it needs");
   if (certificate.mix !== null) unsupported("a page takes no part in rounds whose mixing is verified");
   return certificate;
 }
@@ -1809,7 +1815,7 @@ function checkClaims(certificate) {
   if (!(honest >= 1 && honest <= users)) malformed("an impossible number of honest users");
   if (!(most >= 1 && most <= mechanism.domain - 1)) malformed("the certificate covers impossible changes");
   const lie = (what) =>
-    fail("FalseCertificateError", `the certificate claims ${what} with ${mechanism.kind}: do not take part, and keep the announcement`);
+    fail("FalseCertificateError", `the certificate claims ${what} with ${mechanism.kind}: do not take part`);
   const metric = certificate.adjacency === "metric";
   if (corrupted.epsilon !== null && !(corrupted.delta > 0)) {
     const computed = mechanism.local(metric ? 1 : most);
@@ -1885,6 +1891,7 @@ function checkPolicy(policy, certificate, geometry, route, corrupt) {
 
 const unlogged = (what) => fail("LogProofError", `${what}; do not take part`);
 const sha256 = async (...parts) => bytesOf(subtle.digest("SHA-256", concat(...parts)));
+const leafHash = (...parts) => sha256(Uint8Array.of(0), ...parts);
 const nodeHash = (left, right) => sha256(Uint8Array.of(1), left, right);
 const equal = (left, right) => toHex(left) === toHex(right);
 
@@ -1970,7 +1977,7 @@ function readWindow(extra, size) {
   const count = levels.length + Number(most);
   const packed = extra.subarray(8);
   if (most < 0n || most > 1024n || packed.length !== 32 * count) malformed("not the window of a log of this size");
-  const hashes = upTo(count, (at) => packed.subarray(32 * at, 32 * at + 32));
+  const hashes = rowsOf(packed, 32);
   return { base, levels, hashes };
 }
 
@@ -1987,19 +1994,24 @@ async function rootOf({ base, levels, hashes }, size) {
   return root;
 }
 
-async function checkInclusion(leaf, index, { size, root }, hashes) {
-  if (index >= size) unlogged("the public log does not have the round's entry");
+/** True if the hashes lead from a leaf to the root of a tree (RFC 6962). */
+async function isIncluded(leaf, index, { size, root }, hashes) {
   let [node, last, computed] = [index, size - 1n, leaf];
   for (const sibling of hashes) {
-    if (last === 0n) unlogged("a proof is longer than the log's tree is high");
+    if (last === 0n) return false;
     const right = node % 2n === 1n || node === last;
     computed = right ? await nodeHash(sibling, computed) : await nodeHash(computed, sibling);
     while (right && node && node % 2n === 0n) [node, last] = [node >> 1n, last >> 1n];
     [node, last] = [node >> 1n, last >> 1n];
   }
-  if (last || !equal(computed, root)) unlogged("the proof does not show that the round is in the public log");
+  return index < size && last === 0n && equal(computed, root);
 }
 
+/** Number of the ended log that a note is of; that of the present log for any other note. */
+const numberOfLog = (note, roster) => {
+  const at = roster.log.ended.findIndex((_, number) => note.text.startsWith(`${logName(roster, number)}\n`));
+  return at < 0 ? roster.log.ended.length : at;
+};
 const logName = ({ deployment }, ended) => `shuffledp-ledger/${deployment}${ended ? `/${ended + 1}` : ""}`;
 const logKey = (roster, number) =>
   fromHex(roster.log.ended[number]?.public_key ?? onlyParty(roster, "accountant").identity_key);
@@ -2008,19 +2020,17 @@ const logKey = (roster, number) =>
 export async function readRemembered(text, roster) {
   if (text === null || roster.log === null) return null;
   const { note, extra } = parseProof(text);
-  const before = roster.log.ended.length;
-  const at = roster.log.ended.findIndex((_, number) => note.text.startsWith(`${logName(roster, number)}\n`));
-  const number = at < 0 ? before : at;
+  const number = numberOfLog(note, roster);
   const checkpoint = await readCheckpoint(note, logName(roster, number), logKey(roster, number));
-  if (at < 0) return { ...checkpoint, window: readWindow(extra, checkpoint.size) };
-  checkEnded(checkpoint, roster.log.ended[at]);
-  return null;
+  const ended = roster.log.ended[number];
+  return ended ? checkEnded(checkpoint, ended) : { ...checkpoint, window: readWindow(extra, checkpoint.size) };
 }
 
 function checkEnded(checkpoint, { size, root }) {
   if (checkpoint.size > size || (!(checkpoint.size < size) && toHex(checkpoint.root) !== root)) {
-    unlogged("the roster says that an earlier public log ended otherwise than it was shown to this device");
+    unlogged("by the roster an earlier log ended otherwise than it was shown here");
   }
+  return null;
 }
 
 /** Checks that an entry is in a log that enough witnesses signed, and that was not another one before. */
@@ -2033,17 +2043,17 @@ async function checkLogged(text, roster, number, entry, remembered) {
   const signed = [];
   for (const witness of witnesses) if (await hasCosigned(note, witness)) signed.push(witness.name);
   if (signed.length < threshold) {
-    unlogged(`${signed.length} of the log's ${witnesses.length} witnesses signed it (${signed}), ${threshold} are needed`);
+    unlogged(`${signed.length} of ${witnesses.length} witnesses signed the log (${signed}), ${threshold} must`);
   }
   const log = { ...checkpoint, window: readWindow(extra, checkpoint.size), witnesses: signed, text };
   if (!equal(await rootOf(log.window, log.size), log.root)) unlogged("the window is not of the log");
   const data = utf8(stringify(entry));
   if (data.length > 65_535) unlogged("no log holds an entry of this length");
-  await checkInclusion(await sha256(Uint8Array.of(0), data), index, log, hashes);
+  if (!(await isIncluded(await leafHash(data), index, log, hashes))) unlogged("the proof does not show it in the public log");
   if (remembered && remembered.origin === log.origin) {
     const [newer, older] = log.size < remembered.size ? [remembered, log] : [log, remembered];
     if (older.size >= newer.window.base && !equal(await rootOf(newer.window, older.size), older.root)) {
-      unlogged("the public log and the one that this device was shown before are two histories");
+      unlogged("the public log and the one shown here before are two histories");
     }
   }
   return log;
@@ -2059,17 +2069,14 @@ async function checkLog({ log: text }, roster, manifest, population, remembered)
 /** Checks that a signed result is in a public log of the deployment; gives the present one, else null. */
 export async function checkResultLogged(text, roster, population, frame, remembered = null) {
   if (text === null) {
-    unlogged("the result comes without a proof that it is in the public log; everything is kept: ask again later");
+    unlogged("the result has no proof of the public log yet: ask again later");
   }
-  const result = await verifyFrom(onlyParty(roster, "analyst"), frame, "result");
-  const { ended } = roster.log;
-  const { note } = parseProof(text);
-  const at = ended.findIndex((_, number) => note.text.startsWith(`${logName(roster, number)}\n`));
+  const result = await verifyOf(roster, "analyst", frame, "result");
+  const number = numberOfLog(parseProof(text).note, roster);
   const entry = { event: "published", population, round_id: result.round_id, documents: [], digest: await documentDigest(frame) };
-  const log = await checkLogged(text, roster, at < 0 ? ended.length : at, entry, remembered);
-  if (at < 0) return log;
-  checkEnded(log, ended[at]);
-  return null;
+  const log = await checkLogged(text, roster, number, entry, remembered);
+  const ended = roster.log.ended[number];
+  return ended ? checkEnded(log, ended) : log;
 }
 
 /** Checks that a result, and by it the public log, names the manifest that was shown here. */
@@ -2088,10 +2095,10 @@ export async function verifyRound(text, roster, policy, population, now, roundId
   requireCurrent(roster, now); // 1
   if (utf8(text).length > MAX_DOCUMENT_BYTES) malformed("an announcement is too long");
   const announcement = announcementOf(parseJson(text));
-  const manifest = await verifyFrom(onlyParty(roster, "analyst"), announcement.manifest, "manifest");
-  same("deployment", manifest.deployment, roster.deployment);
+  const manifest = await verifyOf(roster, "analyst", announcement.manifest, "manifest");
+  same(manifest, { deployment: roster.deployment });
   if (!isRoundId(manifest.round_id)) malformed("not a round id");
-  if (roundId !== null) same("round", manifest.round_id, roundId);
+  if (roundId !== null) same(manifest, { round_id: roundId });
   const certificate = await checkCertificate(manifest, roster, population); // 2
   const certificateDigest = await documentDigest(manifest.certificate);
   const route = manifest.route.map((frame) => partyOf(roster, frame.signer)); // 3
@@ -2106,7 +2113,7 @@ export async function verifyRound(text, roster, policy, population, now, roundId
   await checkCountersignatures(announcement, manifest, route); // 4
   const lengths = geometryFor(certificate.mechanism, manifest.geometry.suite, route.length); // 5
   if (Object.entries(lengths.geometry).some(([name, value]) => manifest.geometry[name] !== value)) {
-    malformed("the manifest's lengths are not those of the certified mechanism");
+    malformed("the lengths are not those of the certified mechanism");
   }
   if (keys.some((key) => key.mixing !== null)) badKey("a round key is for verified mixing"); // 3
   if (now >= certificate.expires_at) fail("ExpiredDocumentError", "the certificate has expired"); // 2
@@ -2139,9 +2146,7 @@ export async function makeClaim(sign, credentialName, roundId, envelope) {
 
 export async function checkReceipt(frame, entry, roundId, credentialName, envelopeDigest) {
   const receipt = await verifyFrom(entry, frame, "receipt");
-  if (receipt.round_id !== roundId || receipt.credential !== credentialName || receipt.submission_digest !== envelopeDigest) {
-    foreign(`the receipt of ${entry.name} is for another submission; send the same again`);
-  }
+  same(receipt, { round_id: roundId, credential: credentialName, submission_digest: envelopeDigest });
 }
 
 // Results and boards (docs/protocol.md, "Close" and "Board")
@@ -2150,6 +2155,7 @@ const FAILURES = [
   "RoundFailed", "UnansweredError", "TooFewReportsError", "CountMismatchError", "LostMessagesError",
 ];
 
+const KEEP_RECEIPT = "keep the receipt: it is evidence";
 const evidence = (what) => fail("FalseResultError", `${what}; keep the result: it is evidence`);
 
 async function checkHeaders(result, plan, route) {
@@ -2166,7 +2172,7 @@ async function checkHeaders(result, plan, route) {
     const header = await verifyFrom(party, result.headers[at], "batch");
     if (utf8(stringify(result.headers[at])).length > 4096) malformed("a batch header is too long");
     if (!/^[0-9a-f]{64}$/.test(header.digest)) malformed("a batch header holds no SHA-256");
-    if (header.round_id !== result.round_id || header.position !== at + 2) foreign("a batch header of another round or position");
+    same(header, { round_id: result.round_id, position: at + 2 });
     const sent = header.users * plan.mechanism.messages + (at + 1) * plan.mechanism.dummies;
     if (header.records !== sent - header.dropped) evidence(`${party.name} relayed another number of records`);
     if (header.users !== result.accepted) evidence(`${party.name} relayed another number of reports`);
@@ -2180,32 +2186,29 @@ async function checkHeaders(result, plan, route) {
 
 /** Verifies the signed result of a submission's round. */
 export async function checkResult(stored, roster, frame) {
-  const result = await verifyFrom(onlyParty(roster, "analyst"), frame, "result");
-  same("deployment", result.deployment, stored.deployment);
-  same("round", result.round_id, stored.roundId);
+  const result = await verifyOf(roster, "analyst", frame, "result");
+  const { deployment, roundId: round_id } = stored;
+  same(result, { deployment, round_id });
   if (result.error !== null || result.board_digest === null) {
     const code = FAILURES.includes(result.error) ? result.error : "RoundFailed";
     fail(code, `the round ended without a result: ${(result.reason ?? result.outcome).slice(0, 2000)}`);
   }
   if (result.plan_certificate === null || result.final_certificate === null) malformed("the result lacks a certificate");
   if ((await documentDigest(result.plan_certificate)) !== stored.certificateDigest) {
-    foreign("the result rests on another certificate than your submission");
+    foreign("the result is of another certificate than your submission");
   }
-  const accountant = onlyParty(roster, "accountant");
-  const plan = await verifyFrom(accountant, result.plan_certificate, "certificate");
-  const final = await verifyFrom(accountant, result.final_certificate, "certificate");
-  same("deployment", final.deployment, stored.deployment);
-  same("round", final.round_id, stored.roundId);
-  same("stage", final.stage, "final");
-  same("users", final.users, result.accepted);
-  const another = (what) => foreign(`the final certificate is for another ${what} than the plan`);
-  if (final.mechanism.text !== plan.mechanism.text) another("mechanism");
-  if (stringify(final.wording) !== stringify(plan.wording)) another("question");
-  same("dropped messages", final.dropped, result.dropped);
-  same("invalid messages", final.invalid, result.outside_alphabet + result.repeated_tags);
+  const plan = await verifyOf(roster, "accountant", result.plan_certificate, "certificate");
+  const final = await verifyOf(roster, "accountant", result.final_certificate, "certificate");
+  same(final, {
+    deployment, round_id, stage: "final", users: result.accepted, dropped: result.dropped,
+    invalid: result.outside_alphabet + result.repeated_tags,
+  });
+  if (final.mechanism.text !== plan.mechanism.text || stringify(final.wording) !== stringify(plan.wording)) {
+    foreign("the final certificate is for another question than the plan");
+  }
   const sent = result.accepted * stored.geometry.messages_per_user + plan.route.length * plan.mechanism.dummies;
   if (result.messages !== sent - result.dropped) {
-    malformed("the result counts another number of messages; keep the receipt: it is evidence");
+    malformed(`the result counts another number of messages; ${KEEP_RECEIPT}`);
   }
   await checkHeaders(result, plan, plan.route.map((name) => partyOf(roster, name)));
   return { result, final };
@@ -2223,25 +2226,74 @@ function checkEstimate(published, computed) {
   }
 }
 
-/** Checks that the messages are on the board once and unchanged, and that it gives the answer. */
-export async function checkBoard({ result, final }, geometry, board, messages) {
-  const width = geometry.symbol_bytes + TAG_BYTES;
-  if (board.length !== result.messages * width) fail("BadBatchError", "the board has another length than was announced");
-  if ((await digest(board)) !== result.board_digest) fail("BadBatchError", "the board is not the one that the analyst signed");
-  const rows = upTo(result.messages, (at) => board.subarray(at * width, (at + 1) * width));
-  const tagOf = (row) => String.fromCharCode(...row.subarray(geometry.symbol_bytes));
-  const symbolOf = (row) => row.subarray(0, geometry.symbol_bytes).reduce((symbol, byte) => symbol * 256 + byte, 0);
+const badBoard = (what) => fail("BadBatchError", `the board ${what}`);
+const symbolOf = (row) => row.subarray(0, -TAG_BYTES).reduce((symbol, byte) => symbol * 256 + byte, 0);
+const tagOf = (row) => String.fromCharCode(...row.subarray(-TAG_BYTES));
+const orderOf = (row) => tagOf(row) + String.fromCharCode(...row);
+
+/** The symbols of all tags; null for a tag that occurs twice. Checks that the messages are there. */
+function findMessages(rows, messages) {
   const byTag = new Map();
-  for (const row of rows) {
-    const tag = tagOf(row);
-    byTag.set(tag, byTag.has(tag) ? null : symbolOf(row));
-  }
+  for (const row of rows) byTag.set(tagOf(row), byTag.has(tagOf(row)) ? null : symbolOf(row));
   const changed = messages.filter((message) => byTag.get(tagOf(message)) !== symbolOf(message)).length;
   if (changed) {
-    fail("ReceiptMissingError", `${changed} of ${messages.length} messages are not on the board unchanged; keep the receipt: it is evidence`);
+    fail("ReceiptMissingError", `${changed} of ${messages.length} messages are not on the board unchanged; ${KEEP_RECEIPT}`);
   }
+  return byTag;
+}
+
+// Tiles of a board (docs/tiles.md)
+
+const MOST_TILES = 2 ** 24;
+const MOST_TILE_BYTES = 50_000;
+
+/** Number of tiles of a board, a power of two. */
+function tilesOf(messages, width) {
+  let tiles = 1;
+  while (tiles < MOST_TILES && messages * width > 40_000 * tiles) tiles *= 2;
+  return tiles;
+}
+
+const tileOf = (row, tiles) => floor((Number(bigInt(row.subarray(-TAG_BYTES).subarray(0, 4))) * tiles) / 2 ** 32);
+
+/** The root of a tree over all tiles of a board. */
+async function tilesRoot(rows, tiles) {
+  const ordered = rows.map((row) => [orderOf(row), row]).sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+  const packed = upTo(tiles, () => []);
+  for (const row of ordered) packed[tileOf(row, tiles)].push(row);
+  let level = await Promise.all(packed.map((tile) => leafHash(...tile)));
+  for (; level.length > 1; ) level = await Promise.all(upTo(level.length / 2, (at) => nodeHash(level[2 * at], level[2 * at + 1])));
+  return toHex(level[0]);
+}
+
+/** The number of these messages that belong into a tile; checks tile and messages. */
+export async function checkTile({ messages: size, tiles_root: root }, { symbol_bytes: symbolBytes }, index, tile, messages) {
+  const width = symbolBytes + TAG_BYTES;
+  const tiles = tilesOf(size, width);
+  const bits = Math.log2(tiles);
+  const packed = tile.subarray(32 * bits);
+  if (root === null) malformed("the result has no tiles");
+  if (tile.length > MOST_TILE_BYTES || tile.length < 32 * bits || packed.length % width) badBoard("has no tile of this length");
+  const tree = { size: BigInt(tiles), root: fromHex(root) };
+  const hashes = rowsOf(tile.subarray(0, 32 * bits), 32);
+  if (!(await isIncluded(await leafHash(packed), BigInt(index), tree, hashes))) badBoard("has another tile");
+  const rows = rowsOf(packed, width);
+  const order = rows.map(orderOf);
+  if (order.some((text, at) => text < order[at - 1]) || rows.some((row) => tileOf(row, tiles) !== index)) badBoard("has its tiles in disorder");
+  const mine = messages.filter((row) => tileOf(row, tiles) === index);
+  findMessages(rows, mine);
+  return mine.length;
+}
+
+/** Checks that the messages are on the board once and unchanged, and that it gives answer and tiles. */
+export async function checkBoard({ result, final }, geometry, board, messages) {
+  const width = geometry.symbol_bytes + TAG_BYTES;
+  if (board.length !== result.messages * width) badBoard("has another length than was announced");
+  if ((await digest(board)) !== result.board_digest) badBoard("is not the one that the analyst signed");
+  const rows = rowsOf(board, width);
+  const byTag = findMessages(rows, messages);
   const { mechanism } = final;
-  if (result.estimate === null) fail("FalseResultError", "the result gives no answer");
+  if (result.estimate === null) evidence("the result gives no answer");
   const inside = rows.filter((row) => symbolOf(row) < mechanism.alphabet);
   const counting = inside.filter((row) => byTag.get(tagOf(row)) !== null).map(symbolOf);
   if (rows.length - inside.length !== result.outside_alphabet || inside.length - counting.length !== result.repeated_tags) {
@@ -2252,9 +2304,11 @@ export async function checkBoard({ result, final }, geometry, board, messages) {
   const remaining = result.accepted * mechanism.messages - lost;
   const counts = mechanism.count(counting);
   if (result.accepted < 1 || remaining < 1 || mechanism.total(counts) !== remaining + final.route.length * mechanism.dummies) {
-    fail("CountMismatchError", "the board does not have as many messages as were accepted");
+    fail("CountMismatchError", "the board has another number of messages than were accepted");
   }
   checkEstimate(result.estimate, mechanism.estimate(counts, new Ratio(remaining, mechanism.messages), final.route.length));
+  const { tiles_root: root } = result;
+  if (root !== null && (await tilesRoot(rows, tilesOf(rows.length, width))) !== root) evidence("the tiles are not those of the board");
 }
 
 // Calls to a gateway: bounded, repeated while it is away; what it says is believed nowhere
@@ -2277,7 +2331,7 @@ async function boundedBody(response, most) {
     size += value.length;
     if (size > most) {
       await reader.cancel();
-      fail("NodeFault", `the gateway sends more than the ${most} bytes that this answer can have`);
+      fail("NodeFault", `the gateway sends more than ${most} bytes`);
     }
     pieces.push(value);
   }
@@ -2298,7 +2352,7 @@ async function callOnce(url, kind, most, milliseconds, body) {
     fail("UnreachableError", "the gateway cannot be reached");
   }
   const type = (response.headers.get("content-type") ?? "").split(";")[0].trim();
-  if (response.ok) return type === kind ? bytes : fail("NodeFault", "the gateway answered with another type: is it a gateway?");
+  if (response.ok) return type === kind ? bytes : fail("NodeFault", "not a gateway: the answer has another type");
   let problem = {};
   try {
     problem = JSON.parse(new TextDecoder().decode(bytes));
@@ -2346,7 +2400,7 @@ let opened = null;
 const awaited = (request) =>
   new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(new ShuffleError("ConfigError", "this browser does not let the page keep anything"));
+    request.onerror = () => reject(new ShuffleError("ConfigError", "this browser lets the page keep nothing"));
   });
 
 function database() {
@@ -2388,9 +2442,10 @@ const sizeOf = ({ envelope, messages, announcement }) =>
 
 // The device
 
-const isOver = () => fail("RoundStateError", "this round is over for this browser; a value goes into a round only once");
+const isOver = () => fail("RoundStateError", "this round is over for this browser");
 const nothingSealed = () => fail("UnknownRoundError", "no sealed answer waits to be sent");
 const JSON_TYPE = "application/json";
+const BYTES = "application/octet-stream";
 
 /** One user's device, in this browser profile, for one population of one deployment. */
 export class Device {
@@ -2398,11 +2453,13 @@ export class Device {
    * Opens the device: fetches the roster and checks it under the root key that the page pins.
    *
    * `gateway`: its address, such as "https://answers.example.org". `rootKey`: 64 hex digits.
-   * `policy`: the user's limits. `enrolment`: address of the desk that takes codes.
+   * `policy`: the user's limits. `enrolment`: address of the desk that takes codes. `receipts`: what is
+   * fetched after a round, the whole "board", or of all pages together a "sample" (docs/tiles.md).
    */
-  static async open({ gateway, rootKey, population, policy, enrolment = gateway, clock = Date.now }) {
+  static async open({ gateway, rootKey, population, policy, receipts = "board", enrolment = gateway, clock = Date.now }) {
+    if (receipts !== "board" && receipts !== "sample") fail("ConfigError", "a page checks the whole board or a sample");
     const device = new Device();
-    Object.assign(device, { gateway, enrolment, rootKey, population, clock, policy: policyOf(policy) });
+    Object.assign(device, { gateway, enrolment, rootKey, population, clock, receipts, policy: policyOf(policy) });
     const frame = parseFrame(textOf(await call(`${gateway}/v1/roster`, JSON_TYPE, MAX_DOCUMENT_BYTES)));
     device.roster = await verifyRoster(frame, rootKey);
     requireCurrent(device.roster, clock());
@@ -2412,7 +2469,7 @@ export class Device {
     await settings(`roster ${rootKey}`, (old) => {
       if (old?.serial === seen.serial && old.digest === seen.digest) return undefined;
       return old && seen.serial <= old.serial
-        ? fail("StaleRosterError", "this roster is older than one that was in use here, or another of its number")
+        ? fail("StaleRosterError", "an older roster than one used here, or another of its number")
         : seen;
     });
     device.scope = `${rootKey} ${device.roster.deployment} ${population}`;
@@ -2438,8 +2495,7 @@ export class Device {
     const answer = await call(`${this.enrolment}/v1/enrolments`, JSON_TYPE, 2 ** 14, body);
     const credential = parseFrame(textOf(answer));
     const content = await verify(credential, "credential", this.population, this.enrolmentKey);
-    same("population", content.population, this.population);
-    same("public key", content.public_key, member.name);
+    same(content, { population: this.population, public_key: member.name });
     await settings(`member ${this.scope}`, (old) => ({ ...old, credential }));
     return member.name;
   }
@@ -2505,7 +2561,7 @@ export class Device {
         if (old) return undefined; // another tab was first
         const used = all.reduce((size, entry) => size + sizeOf(entry), 0);
         return used + sizeOf(prepared) > KEPT_BYTES
-          ? fail("ClientPolicyRefusal", "too many rounds are kept here whose results were not checked")
+          ? fail("ClientPolicyRefusal", "too many unchecked rounds are kept here")
           : prepared;
       });
     }
@@ -2516,7 +2572,6 @@ export class Device {
   async preview(roundId) {
     const stored = await this.stored(roundId);
     if (!stored || stored.over || stored.receipt) nothingSealed();
-    const symbolOf = (row) => row.subarray(0, -TAG_BYTES).reduce((symbol, byte) => symbol * 256 + byte, 0);
     return { body: Device.requestBody(stored), symbols: stored.messages.map(symbolOf) };
   }
 
@@ -2529,7 +2584,7 @@ export class Device {
 
   async prepare(round, value) {
     const member = await this.member();
-    if (!member?.credential) fail("UnknownCredentialError", "this browser is not enrolled: exchange a code first");
+    if (!member?.credential) fail("UnknownCredentialError", "not enrolled: exchange a code first");
     const { mechanism, geometry } = round;
     const integers = new Integers();
     const randomised = mechanism.remembered === null
@@ -2602,23 +2657,36 @@ export class Device {
         ({ log: await checkResultLogged(log, this.roster, this.population, frame, remembered) }));
     }
     await checkManifest(checked.result, announcementOf(parseJson(stored.announcement)).manifest, this.roster);
-    const length = checked.result.messages * (stored.geometry.symbol_bytes + TAG_BYTES);
-    const board = await call(`${url}/board`, "application/octet-stream", length, undefined, BOARD_MILLISECONDS);
+    let found;
     try {
-      await checkBoard(checked, stored.geometry, board, stored.messages);
+      found = await (this.receipts === "board" ? this.findOnBoard(url, checked, stored) : this.findInSample(url, checked, stored));
     } catch (error) {
       if (error.code !== "ReceiptMissingError" || stored.receipt) throw error;
       await this.finish(roundId); // nobody promised anything
-      fail("SubmissionClosedError", "the submission never got a receipt and is not in the round: it came too late");
+      fail("SubmissionClosedError", "the submission came too late: it has no receipt, and is not in the round");
     }
     await this.finish(roundId);
-    return { result: checked.result, certificate: checked.final, found: stored.messages.length };
+    return { result: checked.result, certificate: checked.final, found };
+  }
+
+  async findOnBoard(url, checked, { geometry, messages }) {
+    const length = checked.result.messages * (geometry.symbol_bytes + TAG_BYTES);
+    await checkBoard(checked, geometry, await call(`${url}/board`, BYTES, length, undefined, BOARD_MILLISECONDS), messages);
+    return messages.length;
+  }
+
+  /** Of a tile that is drawn once, so that a server which refuses it does not get to choose another one. */
+  async findInSample(url, { result }, { roundId, geometry, messages }) {
+    const drawn = new Integers().index(MOST_TILES);
+    const { draw } = await update("rounds", this.keyOf(roundId), (old) => ({ draw: drawn, ...old }));
+    const index = draw % tilesOf(result.messages, geometry.symbol_bytes + TAG_BYTES);
+    return checkTile(result, geometry, index, await call(`${url}/tiles/${index}`, BYTES, MOST_TILE_BYTES), messages);
   }
 
   /** A failed round is over once every node signed that nothing left it; until then it stays kept. */
   async settleFailure(stored, frame, discards) {
     const announcement = announcementOf(parseJson(stored.announcement));
-    const manifest = await verifyFrom(onlyParty(this.roster, "analyst"), announcement.manifest, "manifest");
+    const manifest = await verifyOf(this.roster, "analyst", announcement.manifest, "manifest");
     const clean = new Set();
     for (const discard of discards) {
       try {
