@@ -6,16 +6,21 @@ use std::io::{BufRead, Write, stdin, stdout};
 
 use ed25519_dalek::SigningKey;
 use sha2::{Digest, Sha256};
+use shuffledp_device::bounds::{attained_delta, local_epsilon};
 use shuffledp_device::claims::{check_receipt, make_claim};
 use shuffledp_device::documents::{Frame, quote};
 use shuffledp_device::errors::{Code, Outcome, refuse};
 use shuffledp_device::geometry::{Geometry, suite_named};
 use shuffledp_device::json::{Value, parse};
+use shuffledp_device::log::read_remembered;
 use shuffledp_device::mechanisms::Mechanism;
+use shuffledp_device::policy::Policy;
 use shuffledp_device::randomness::Integers;
+use shuffledp_device::rounds::{Party, Roster, Terms, verify_round};
 use shuffledp_device::schema::{from_hex, to_hex};
 use shuffledp_device::sealing::{Ephemeral, seal, seal_envelope};
 use shuffledp_device::signatures::check_signature;
+use shuffledp_device::wording::{check_wording, symbol_names};
 
 fn main() {
     let mut out = stdout().lock();
@@ -80,6 +85,24 @@ fn answer(case: &Value) -> Outcome<String> {
                 geometry.envelope_bytes(),
             ))
         }
+        "numbers" => {
+            let (mechanism, distance) = (mechanism()?, number("distance"));
+            let epsilon = real(input.get("epsilon"));
+            let attained = attained_delta(&mechanism, number("honest"), distance, epsilon)?;
+            let written = |number: f64| if number.is_finite() { format!("{number:e}") } else { "null".into() };
+            Ok(format!(
+                "\"local_epsilon\": {}, \"attained_delta\": {}",
+                written(local_epsilon(&mechanism, distance)),
+                attained.map_or_else(|| "null".into(), written),
+            ))
+        }
+        "round" => round(input),
+        "wording" if input.get("records").is_none() => {
+            let wording = parse(text("wording"))?;
+            check_wording(&wording)?;
+            let names = symbol_names(&wording, 2000).unwrap_or_default();
+            Ok(format!("\"names\": [{}]", join(names.iter().map(|name| quote(name)))))
+        }
         "seal" => {
             let suite = suite_named(text("suite"))?;
             let ephemeral = ephemeral(&bytes("ephemeral"), input.get("encapsulation"));
@@ -95,13 +118,41 @@ fn answer(case: &Value) -> Outcome<String> {
         }
         "receipt" => {
             let receipt = Frame::parse(text("receipt"))?;
-            let (entry, key, round_id) = (text("entry"), text("key"), text("round_id"));
-            check_receipt(&receipt, entry, key, round_id, text("credential"), &bytes("envelope"))?;
+            let entry = Party { name: text("entry").into(), identity_key: text("key").into() };
+            let digest = to_hex(&Sha256::digest(bytes("envelope")));
+            check_receipt(&receipt, &entry, text("round_id"), text("credential"), &digest)?;
             Ok(String::new())
         }
         "envelope" => envelope(input),
         kind => refuse(Code::Unsupported, format!("cases of kind {kind}")),
     }
+}
+
+fn round(input: &Value) -> Outcome<String> {
+    let roster = Roster::verify(input.text_at("roster"), input.text_at("root_key"))?;
+    let policy = Policy::parse(input.at("policy"))?;
+    let kept = input.at("remembered").text().map(|text| read_remembered(text, &roster)).transpose()?.flatten();
+    let terms = Terms {
+        roster: &roster,
+        policy: &policy,
+        population: input.text_at("population"),
+        now: input.whole_at("now"),
+        round_id: input.at("round_id").text(),
+        remembered: kept.as_ref(),
+    };
+    let checked = verify_round(input.text_at("announcement"), &terms)?;
+    let log = checked.log.map_or_else(String::new, |log| {
+        let witnesses = join(log.witnesses.iter().map(|name| quote(name)));
+        format!("\"log\": {{\"size\": {}, \"witnesses\": [{witnesses}]}}, ", log.size)
+    });
+    Ok(format!(
+        "{log}\"round_id\": {}, \"mechanism\": {}, \"entry\": {}, \"certificate_digest\": {}, \"geometry\": {}",
+        quote(&checked.round_id),
+        quote(checked.certificate.at("mechanism").text_at("mechanism")),
+        quote(&checked.entry.name),
+        quote(&checked.certificate_digest),
+        written(&checked.geometry),
+    ))
 }
 
 /// A device starts from the messages, so the runner's cases name them in a field of their own.
@@ -140,6 +191,10 @@ fn written(geometry: &Geometry) -> String {
         "{{\"suite\": \"{}\", \"hops\": {}, \"messages_per_user\": {}, \"symbol_bytes\": {}{dummies}}}",
         geometry.suite.name, geometry.hops, geometry.messages_per_user, geometry.symbol_bytes,
     )
+}
+
+fn real(value: Option<&Value>) -> f64 {
+    value.and_then(Value::number).expect("a number of the case")
 }
 
 fn join(parts: impl Iterator<Item = String>) -> String {

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use crate::documents::{Frame, quote, signed_bytes};
 use crate::errors::{Outcome, foreign};
 use crate::json::Value;
+use crate::rounds::Party;
 use crate::schema::to_hex;
 
 /// The signed claim that this envelope is its owner's submission.
@@ -21,20 +22,12 @@ pub fn make_claim(key: &SigningKey, round_id: &str, envelope: &[u8]) -> Frame {
     Frame { label: "submission".into(), signer: name, body, signature }
 }
 
-/// Checks that the entry node signed that it has this envelope of this credential.
-pub fn check_receipt(
-    receipt: &Frame,
-    entry: &str,
-    key: &str,
-    round_id: &str,
-    credential: &str,
-    envelope: &[u8],
-) -> Outcome<()> {
-    let content = receipt.verify("receipt", entry, key)?;
+/// Checks that the entry node signed that it has the envelope of this digest of this credential.
+pub fn check_receipt(receipt: &Frame, entry: &Party, round_id: &str, credential: &str, digest: &str) -> Outcome<()> {
+    let content = entry.verify(receipt, "receipt")?;
     let is = |name, expected: &str| content.get(name).and_then(Value::text) == Some(expected);
-    let digest = to_hex(&Sha256::digest(envelope));
-    if is("round_id", round_id) && is("credential", credential) && is("submission_digest", &digest) {
+    if is("round_id", round_id) && is("credential", credential) && is("submission_digest", digest) {
         return Ok(());
     }
-    foreign(format!("the receipt of {entry} is for another submission; send the same again"))
+    foreign(format!("the receipt of {} is for another submission; send the same again", entry.name))
 }

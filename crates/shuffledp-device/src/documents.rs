@@ -10,6 +10,7 @@ use crate::schema::{
     Check, among, bounded, expected, flag, from_hex, key32, list, number, object, or_null, text, to_hex, whole,
 };
 use crate::signatures::check_signature;
+use crate::wording::{check_wording, fits};
 
 /// Longest document, bytes.
 pub const MAX_DOCUMENT_BYTES: usize = 4 << 20;
@@ -31,8 +32,13 @@ impl Frame {
         }
         let value = parse(document)?;
         frame(&value)?;
-        let field = |name| value.get(name).and_then(Value::text).unwrap_or_default().to_owned();
-        Ok(Self { label: field("label"), signer: field("signer"), body: field("body"), signature: field("signature") })
+        Ok(Self::of(&value))
+    }
+
+    /// Of a value that a schema checked to be a frame.
+    pub fn of(value: &Value) -> Self {
+        let field = |name| value.text_at(name).to_owned();
+        Self { label: field("label"), signer: field("signer"), body: field("body"), signature: field("signature") }
     }
 
     /// As it travels.
@@ -92,7 +98,8 @@ pub fn quote(text: &str) -> String {
     made
 }
 
-fn frame(value: &Value) -> Outcome<()> {
+/// Checks that a value is the frame of a signed document.
+pub fn frame(value: &Value) -> Outcome<()> {
     object(value, &[("label", &text), ("signer", &text), ("body", &text), ("signature", &text)], &[])
 }
 
@@ -208,7 +215,7 @@ fn log(value: &Value) -> Outcome<()> {
         object(value, &[("name", &text), ("operator", &text), ("address", &text), ("public_key", &key32)], &[])
     };
     let ended: Check = &|value| {
-        object(value, &[("size", &whole), ("root", &key32)], &[])?;
+        object(value, &[("size", &whole), ("root", &key32)], &[("public_key", &|key| or_null(key, &key32))])?;
         bounded(value, "size", 0, i128::from(u64::MAX)).map(|_| ())
     };
     object(
@@ -268,7 +275,6 @@ fn certificate(value: &Value) -> Outcome<()> {
             ],
         )
     };
-    let wording: Check = &|_| refuse(Code::Unsupported, "a question in words");
     document(
         value,
         &[
@@ -293,8 +299,12 @@ fn certificate(value: &Value) -> Outcome<()> {
             ("issued_at", &whole),
             ("expires_at", &whole),
         ],
-        &[("dropped", &whole), ("invalid", &whole), ("mix", &verified), ("wording", wording)],
-    )
+        &[("dropped", &whole), ("invalid", &whole), ("mix", &verified), ("wording", &check_wording)],
+    )?;
+    match value.get("wording") {
+        Some(wording) => fits(wording, &Mechanism::parse(value.at("mechanism"))?),
+        None => Ok(()),
+    }
 }
 
 fn round_key(value: &Value) -> Outcome<()> {

@@ -5,10 +5,17 @@ use std::fmt;
 /// What kind of refusal it is: the error's name in the Python code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
+    ClientPolicy,
     Config,
+    ExpiredDocument,
+    FalseCertificate,
     ForeignDocument,
+    LogProof,
     MalformedDocument,
+    RoundKey,
     Signature,
+    StaleRoster,
+    SubmissionClosed,
     Usage,
     /// This crate does not implement it: nothing is said about what was given.
     Unsupported,
@@ -18,10 +25,17 @@ impl Code {
     /// The name, as test vectors and `problem+json` have it.
     pub fn name(self) -> &'static str {
         match self {
+            Code::ClientPolicy => "ClientPolicyRefusal",
             Code::Config => "ConfigError",
+            Code::ExpiredDocument => "ExpiredDocumentError",
+            Code::FalseCertificate => "FalseCertificateError",
             Code::ForeignDocument => "ForeignDocumentError",
+            Code::LogProof => "LogProofError",
             Code::MalformedDocument => "MalformedDocumentError",
+            Code::RoundKey => "RoundKeyError",
             Code::Signature => "SignatureError",
+            Code::StaleRoster => "StaleRosterError",
+            Code::SubmissionClosed => "SubmissionClosedError",
             Code::Usage => "UsageError",
             Code::Unsupported => "UnsupportedError",
         }

@@ -25,9 +25,38 @@ impl Value {
         fields.iter().find(|(field, _)| field == name).map(|(_, value)| value)
     }
 
+    /// A field of an object; null where there is none.
+    pub fn at(&self, name: &str) -> &Value {
+        self.get(name).unwrap_or(&Value::Null)
+    }
+
+    /// A field that a schema checked to be text; empty where it is missing.
+    pub fn text_at(&self, name: &str) -> &str {
+        self.at(name).text().unwrap_or_default()
+    }
+
+    /// A field that a schema checked to be a whole number; 0 where it is missing.
+    pub fn whole_at(&self, name: &str) -> i128 {
+        self.at(name).whole().unwrap_or_default()
+    }
+
     /// The text, or none.
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The number as a float, or none.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::Whole(number) => Some(*number as f64),
+            Value::Real(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The entries of a list; none of anything else.
+    pub fn list(&self) -> &[Value] {
+        if let Value::List(entries) = self { entries } else { &[] }
     }
 
     /// The whole number, or none.

@@ -1,22 +1,28 @@
 //! What a device of shuffledp has to do to take part in a round, for phones and other languages.
 //!
-//! So far: strict JSON and Ed25519, signed documents, exact sampling, lengths, layers and
-//! envelopes of the HPKE suites, claims and receipts. The checks of a whole round and of its result
-//! are not here yet, so this crate cannot take part in one. Names of errors are those of the Python
-//! code; docs/reference/vectors.md says what all implementations agree on.
+//! Strict JSON and Ed25519, signed documents, the checks of a whole round and of the public log, exact
+//! sampling, layers and envelopes of all suites, claims and receipts; `device` puts them together.
+//! Names of errors are those of the Python code; docs/reference/vectors.md says what all
+//! implementations agree on, and docs/reference/devices.md what this one does not check.
 #![forbid(unsafe_code)]
 
+pub mod bounds;
 pub mod claims;
+pub mod device;
 pub mod documents;
 pub mod errors;
 pub mod geometry;
 pub mod json;
+pub mod log;
 pub mod mechanisms;
+pub mod policy;
 pub mod randomness;
 pub mod ratio;
+pub mod rounds;
 pub mod schema;
 pub mod sealing;
 pub mod signatures;
+pub mod wording;
 
 /// The protocol's name, in labels of signatures and layers.
 pub const PROTOCOL: &str = "shuffledp/v1";

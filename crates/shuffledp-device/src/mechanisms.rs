@@ -1,5 +1,7 @@
 //! Mechanisms: their parameters, and exact sampling of a user's answer.
 
+use zeroize::Zeroizing;
+
 use crate::errors::{Code, Outcome, malformed, refuse};
 use crate::json::Value;
 use crate::randomness::Integers;
@@ -10,24 +12,87 @@ const MOST: i128 = (1 << 31) - 1;
 const ONE: Ratio = Ratio { n: 1, d: 1 };
 
 /// A mechanism with its parameters, as a certificate names it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Mechanism {
     Krr { symbols: u64, blanket: Ratio },
     Hadamard { symbols: u64, blanket: Ratio },
     Dummies { symbols: u64, slots: u64, fill: Ratio },
-    Rappor { symbols: u64, fake: Ratio, when_zero: Ratio, when_one: Ratio },
+    Rappor { symbols: u64, fake: Ratio, when_zero: Ratio, when_one: Ratio, question: u64 },
     OneBit { max_value: u64, randomise: Ratio },
     Quantised { max_value: u64, bits: u64, randomise: Ratio },
     Unary { max_value: u64, randomise: Ratio },
     Geometric { max_value: u64, rate: Ratio, padding: u64 },
     Shared { max_value: u64, rate: Ratio, shares: u64, padding: u64 },
     Split { max_value: u64, rate: Ratio, shares: u64, modulus: u64, pieces: u64 },
-    NodeHistogram { symbols: u64, dummies: u64 },
-    NodeSum { max_value: u64, weights: Vec<u64>, caps: Vec<u64>, means: Vec<u64> },
+    NodeHistogram { symbols: u64, rate: Ratio, mean: u64, dummies: u64 },
+    NodeSum { max_value: u64, digits: NodeDigits },
+    NodeColumns { symbols: u64, columns: Columns, rate: Ratio, mean: u64 },
+}
+
+/// Digits of a sum among the dummies of nodes, the lowest first (docs/accounting.md, N5).
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeDigits {
+    pub weights: Vec<u64>,
+    /// Largest value of each digit.
+    pub caps: Vec<u64>,
+    /// Mean number of a node's ones of each digit.
+    pub means: Vec<u64>,
+    /// ε of a node's noise in each digit.
+    pub rates: Vec<f64>,
+}
+
+impl NodeDigits {
+    /// The digits of a value.
+    pub fn of(&self, value: u64) -> Zeroizing<Vec<u64>> {
+        let mut rest = value;
+        let mut digits = Zeroizing::new(vec![0; self.weights.len()]);
+        for at in (0..digits.len()).rev() {
+            digits[at] = (rest / self.weights[at]).min(self.caps[at]);
+            rest -= digits[at] * self.weights[at];
+        }
+        digits
+    }
+}
+
+/// Histograms that a user sends one message each to: several questions, or groups of bins and bins
+/// (docs/accounting.md, N9 and N10).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Columns {
+    /// Cells of each column.
+    pub sizes: Vec<u64>,
+    /// A node's dummies in each column.
+    pub dummies: Vec<u64>,
+    /// Bins of a group; None for columns of different questions.
+    pub group: Option<u64>,
+}
+
+impl Columns {
+    fn of(value: &Value, sizes: Vec<u64>, mean: u64, group: Option<u64>) -> Outcome<Self> {
+        let largest = sizes.iter().max().copied().unwrap_or_default();
+        let spare = bounded(value, "spare", 0, i128::from(largest * mean))?;
+        let dummies: Vec<u64> = sizes.iter().map(|size| size * mean + spare.min(size * mean)).collect();
+        if dummies.iter().sum::<u64>() > MOST as u64 {
+            return malformed("more dummies than any node adds");
+        }
+        Ok(Self { sizes, dummies, group })
+    }
+
+    /// The symbols of a value: its cell of each column, behind those of the columns before.
+    fn symbols_of(&self, value: u64) -> Zeroizing<Vec<u64>> {
+        let mut symbols = Zeroizing::new(vec![0; self.sizes.len()]);
+        let mut rest = value;
+        for (at, size) in self.sizes.iter().enumerate().rev() {
+            let start: u64 = self.sizes[..at].iter().map(|size| size + 1).sum();
+            symbols[at] = start + rest % size;
+            rest /= self.group.unwrap_or(*size);
+        }
+        symbols
+    }
 }
 
 use Mechanism::{
-    Dummies, Geometric, Hadamard, Krr, NodeHistogram, NodeSum, OneBit, Quantised, Rappor, Shared, Split, Unary,
+    Dummies, Geometric, Hadamard, Krr, NodeColumns, NodeHistogram, NodeSum, OneBit, Quantised, Rappor, Shared, Split,
+    Unary,
 };
 
 fn fields(value: &Value, names: &[&str]) -> Outcome<()> {
@@ -67,15 +132,13 @@ impl Mechanism {
             }
             "rappor-histogram" => {
                 fields(value, &["symbols", "fake", "when_zero", "when_one", "question"])?;
-                if value.get("question").is_some() {
-                    number("question", 0, MOST)?;
-                }
+                let question = if value.get("question").is_some() { number("question", 0, MOST)? } else { 0 };
                 let (fake, when_zero) = (share("fake")?, share("when_zero")?);
                 let (symbols, when_one) = (number("symbols", 2, 31)?, share("when_one")?);
                 if when_one.below(when_zero) || !when_one.below(ONE) {
                     return malformed("need when_zero <= when_one < 1");
                 }
-                Rappor { symbols, fake, when_zero, when_one }
+                Rappor { symbols, fake, when_zero, when_one, question }
             }
             "one-bit-mean" => {
                 fields(value, &["max_value", "randomise"])?;
@@ -115,22 +178,34 @@ impl Mechanism {
             }
             "node-histogram" => {
                 fields(value, &["symbols", "noise_epsilon", "mean", "dummies"])?;
-                rate("noise_epsilon")?;
+                let rate = rate("noise_epsilon")?;
                 let (symbols, mean) = (number("symbols", 2, MOST)?, number("mean", 1, 1 << 14)?);
                 let dummies = number("dummies", 1, MOST)?;
                 if dummies < symbols * mean || dummies > 2 * symbols * mean {
                     return malformed("an impossible number of dummies");
                 }
-                NodeHistogram { symbols, dummies }
+                NodeHistogram { symbols, rate, mean, dummies }
             }
             "node-sum" => {
                 fields(value, &["max_value", "noise_epsilon", "base", "mean"])?;
-                rate("noise_epsilon")?;
+                let rate = rate("noise_epsilon")?;
                 let (max_value, base) = (number("max_value", 1, MOST)?, number("base", 2, MOST)?);
-                node_sum(max_value, base, number("mean", 1, 1 << 22)?)?
+                node_sum(max_value, rate, base, number("mean", 1, 1 << 22)?)?
             }
-            "node-columns" | "node-tree" => {
-                return refuse(Code::Unsupported, "several columns of one submission");
+            "node-columns" => {
+                fields(value, &["symbols", "columns", "noise_epsilon", "mean", "spare"])?;
+                let (symbols, mean) = (number("symbols", 2, MOST)?, number("mean", 1, 1 << 14)?);
+                let sizes = column_sizes(value.get("columns"), symbols)?;
+                let columns = Columns::of(value, sizes, mean, None)?;
+                NodeColumns { symbols, columns, rate: rate("noise_epsilon")?, mean }
+            }
+            "node-tree" => {
+                fields(value, &["symbols", "width", "noise_epsilon", "mean", "spare"])?;
+                let (symbols, mean) = (number("symbols", 2, 1 << 12)?, number("mean", 1, 1 << 14)?);
+                let width = number("width", 1, i128::from(symbols) - 1)?;
+                let sizes = if width == 1 { vec![symbols] } else { vec![symbols.div_ceil(width), symbols] };
+                let columns = Columns::of(value, sizes, mean, Some(width))?;
+                NodeColumns { symbols, columns, rate: rate("noise_epsilon")?, mean }
             }
             _ => return malformed("an unknown mechanism"),
         })
@@ -143,7 +218,8 @@ impl Mechanism {
             | Hadamard { symbols, .. }
             | Dummies { symbols, .. }
             | Rappor { symbols, .. }
-            | NodeHistogram { symbols, .. } => *symbols,
+            | NodeHistogram { symbols, .. }
+            | NodeColumns { symbols, .. } => *symbols,
             OneBit { max_value, .. }
             | Quantised { max_value, .. }
             | Unary { max_value, .. }
@@ -162,7 +238,8 @@ impl Mechanism {
             Dummies { symbols, .. } | NodeHistogram { symbols, .. } => symbols + 1,
             Rappor { symbols, .. } => 1 << symbols,
             Split { modulus, .. } => *modulus,
-            NodeSum { weights, .. } => 2 * weights.len() as u64,
+            NodeSum { digits, .. } => 2 * digits.weights.len() as u64,
+            NodeColumns { columns, .. } => columns.sizes.iter().map(|size| size + 1).sum(),
             OneBit { .. } | Quantised { .. } | Unary { .. } | Geometric { .. } | Shared { .. } => 2,
         }
     }
@@ -176,7 +253,8 @@ impl Mechanism {
             Unary { max_value, .. } => *max_value,
             Geometric { max_value, padding, .. } | Shared { max_value, padding, .. } => max_value + 2 * padding,
             Split { pieces, .. } => *pieces,
-            NodeSum { caps, .. } => caps.iter().sum(),
+            NodeSum { digits, .. } => digits.caps.iter().sum(),
+            NodeColumns { columns, .. } => columns.sizes.len() as u64,
         }
     }
 
@@ -184,7 +262,8 @@ impl Mechanism {
     pub fn dummies(&self) -> u64 {
         match self {
             NodeHistogram { dummies, .. } => *dummies,
-            NodeSum { means, .. } => 2 * means.iter().sum::<u64>(),
+            NodeSum { digits, .. } => 2 * digits.means.iter().sum::<u64>(),
+            NodeColumns { columns, .. } => columns.dummies.iter().sum(),
             _ => 0,
         }
     }
@@ -218,16 +297,10 @@ impl Mechanism {
                 let found = (free >> bit << (bit + 1)) | (free & ((1 << bit) - 1));
                 found | (u64::from((found & row).count_ones() & 1) << bit)
             }
-            Dummies { .. } | NodeHistogram { .. } | NodeSum { .. } => value,
-            Rappor { symbols, fake, when_zero, when_one } => {
-                let kept = bits(
-                    *symbols,
-                    coins,
-                    |symbol| {
-                        if symbol == value { fake.half().complement() } else { fake.half() }
-                    },
-                );
-                bits(*symbols, coins, |symbol| if kept >> symbol & 1 == 1 { *when_one } else { *when_zero })
+            Dummies { .. } | NodeHistogram { .. } | NodeSum { .. } | NodeColumns { .. } => value,
+            Rappor { .. } => {
+                let response = self.draw_response(value, coins);
+                self.report(response, coins)
             }
             OneBit { max_value, randomise } => {
                 if coin(*randomise, coins) {
@@ -252,49 +325,91 @@ impl Mechanism {
         }
     }
 
+    /// The name under which a device keeps its response for all rounds of one question; None for
+    /// mechanisms that randomise the value anew in every round.
+    pub fn response_name(&self) -> Option<String> {
+        let Rappor { symbols, fake, question, .. } = self else { return None };
+        Some(format!("rappor-histogram question={question} symbols={symbols} fake={}/{}", fake.n, fake.d))
+    }
+
+    /// The response that a device keeps, drawn once for all rounds of one question.
+    pub fn draw_response<S: FnMut(&mut [u8])>(&self, value: u64, coins: &mut Integers<S>) -> u64 {
+        let Rappor { symbols, fake, .. } = self else { return value };
+        let chance = |symbol| if symbol == value { fake.half().complement() } else { fake.half() };
+        bits(*symbols, coins, chance)
+    }
+
+    /// This round's answer of the response that is kept.
+    pub fn report<S: FnMut(&mut [u8])>(&self, response: u64, coins: &mut Integers<S>) -> u64 {
+        let Rappor { symbols, when_zero, when_one, .. } = self else { return response };
+        bits(*symbols, coins, |symbol| if response >> symbol & 1 == 1 { *when_one } else { *when_zero })
+    }
+
+    /// Whether the guarantee rests on the reports of other people.
+    pub fn needs_crowd(&self) -> bool {
+        !matches!(self, NodeHistogram { .. } | NodeSum { .. } | NodeColumns { .. })
+    }
+
+    /// Whether the answer is a histogram, not a sum.
+    pub fn is_histogram(&self) -> bool {
+        matches!(
+            self,
+            Krr { .. } | Hadamard { .. } | Dummies { .. } | Rappor { .. } | NodeHistogram { .. } | NodeColumns { .. }
+        )
+    }
+
     fn clamp(&self, noisy: i128) -> u64 {
         noisy.clamp(0, i128::from(self.messages())) as u64
     }
 
-    /// The symbols of an answer's messages, in the order in which they are sealed.
-    pub fn encode<S: FnMut(&mut [u8])>(&self, answer: u64, coins: &mut Integers<S>) -> Vec<u64> {
+    /// The symbols of an answer's messages, in the order in which they are sealed; erased after use.
+    pub fn encode<S: FnMut(&mut [u8])>(&self, answer: u64, coins: &mut Integers<S>) -> Zeroizing<Vec<u64>> {
+        // Never longer: a vector that moves as it grows leaves its symbols behind.
+        let mut sent = Zeroizing::new(Vec::with_capacity(self.messages() as usize));
         match self {
-            Krr { .. } | Hadamard { .. } | Rappor { .. } | NodeHistogram { .. } => vec![answer],
+            Krr { .. } | Hadamard { .. } | Rappor { .. } | NodeHistogram { .. } => sent.push(answer),
             Dummies { symbols, slots, fill } => {
-                let mut sent = vec![answer];
+                sent.push(answer);
                 for _ in 0..*slots {
                     let filled = coin(*fill, coins);
                     sent.push(if filled { draw(*symbols, coins) } else { *symbols });
                 }
                 let place = draw(slots + 1, coins) as usize;
                 sent.swap(0, place);
-                sent
             }
             OneBit { .. } | Quantised { .. } | Unary { .. } | Geometric { .. } | Shared { .. } => {
-                (0..self.messages()).map(|at| u64::from(at < answer)).collect()
+                sent.extend((0..self.messages()).map(|at| u64::from(at < answer)));
             }
             Split { modulus, pieces, .. } => {
-                let mut sent: Vec<u64> = (1..*pieces).map(|_| draw(*modulus, coins)).collect();
+                sent.extend((1..*pieces).map(|_| draw(*modulus, coins)));
                 let drawn = sent.iter().fold(0, |total, piece| (total + piece) % modulus);
                 sent.push((answer + modulus - drawn) % modulus);
-                sent
             }
-            NodeSum { weights, caps, .. } => {
-                let mut rest = answer;
-                let mut sent = Vec::new();
-                for (number, (weight, cap)) in weights.iter().zip(caps).enumerate().rev() {
-                    let digit = (rest / weight).min(*cap);
-                    rest -= digit * weight;
+            NodeSum { digits, .. } => {
+                let values = digits.of(answer);
+                for (number, (digit, cap)) in values.iter().zip(&digits.caps).enumerate().rev() {
                     let zero = 2 * number as u64;
-                    sent.extend((0..*cap).map(|at| zero + u64::from(at < digit)));
+                    sent.extend((0..*cap).map(|at| zero + u64::from(at < *digit)));
                 }
-                sent
             }
+            NodeColumns { columns, .. } => sent.extend_from_slice(&columns.symbols_of(answer)),
         }
+        sent
     }
 }
 
-fn node_sum(max_value: u64, base: u64, mean: u64) -> Outcome<Mechanism> {
+fn column_sizes(value: Option<&Value>, symbols: u64) -> Outcome<Vec<u64>> {
+    let Some(Value::List(entries)) = value else { return malformed("expected columns") };
+    let size = |entry: &Value| entry.whole().filter(|size| (2..=MOST).contains(size)).map(|size| size as u64);
+    let sizes: Option<Vec<u64>> = entries.iter().map(size).collect();
+    let product = |sizes: &Vec<u64>| sizes.iter().try_fold(1_u64, |all, size| all.checked_mul(*size));
+    match sizes {
+        Some(sizes) if (1..=16).contains(&sizes.len()) && product(&sizes) == Some(symbols) => Ok(sizes),
+        _ => malformed("expected 1 to 16 columns whose product is the number of symbols"),
+    }
+}
+
+fn node_sum(max_value: u64, rate: Ratio, base: u64, mean: u64) -> Outcome<Mechanism> {
     let mut weights = vec![1];
     while weights[weights.len() - 1] * base <= max_value {
         weights.push(weights[weights.len() - 1] * base);
@@ -315,7 +430,9 @@ fn node_sum(max_value: u64, base: u64, mean: u64) -> Outcome<Mechanism> {
         return malformed("impossible digits");
     }
     let means = means.iter().map(|mean| *mean as u64).collect();
-    Ok(NodeSum { max_value, weights, caps, means })
+    let all: f64 = (0..=last).map(|at| share(at) as f64).sum();
+    let rates = (0..=last).map(|at| rate.value() * share(at) as f64 / (all * caps[at] as f64)).collect();
+    Ok(NodeSum { max_value, digits: NodeDigits { weights, caps, means, rates } })
 }
 
 /// The largest whole number, at least 1, whose cube is at most this.

@@ -3,6 +3,13 @@
 
 use zeroize::Zeroizing;
 
+/// Fills a block with the operating system's randomness.
+///
+/// Without it nothing can be done in private: a process that has none ends here.
+pub fn system_random(block: &mut [u8]) {
+    getrandom::fill(block).expect("the operating system gives random bytes");
+}
+
 const BLOCK: usize = 4096;
 
 /// Integers from a source of random bytes, which is read in blocks; what was read is erased.

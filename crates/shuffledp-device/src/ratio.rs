@@ -21,6 +21,11 @@ impl Ratio {
         Self { n: n / common, d: d / common }
     }
 
+    /// As a float, within three roundings.
+    pub fn value(self) -> f64 {
+        self.n as f64 / self.d as f64
+    }
+
     /// Half of it.
     pub fn half(self) -> Self {
         Self::new(self.n, 2 * self.d)

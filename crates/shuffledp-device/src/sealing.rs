@@ -1,11 +1,18 @@
 //! Layers and envelopes: RFC 9180 base mode; the hybrid KEM is MLKEM768-X25519 (X-Wing).
 //!
-//! What an ephemeral key leads to is erased. ML-KEM's part is given to this module: nothing here
-//! draws randomness.
+//! What an ephemeral key leads to is erased. Sealed boxes are those of libsodium.
 
+use blake2::Blake2b;
+use blake2::digest::consts::U24;
 use chacha20poly1305::aead::{Aead, KeyInit};
 use chacha20poly1305::{ChaCha20Poly1305, Key, Nonce};
 use hmac::{Hmac, Mac};
+use ml_kem::B32;
+use ml_kem::ml_kem_768::EncapsulationKey;
+use poly1305::Poly1305;
+use salsa20::cipher::consts::U10;
+use salsa20::cipher::{KeyIvInit, StreamCipher};
+use salsa20::{XSalsa20, hsalsa};
 use sha2::Sha256;
 use sha3::{Digest, Sha3_256};
 use x25519_dalek::x25519;
@@ -14,7 +21,9 @@ use zeroize::Zeroizing;
 use crate::PROTOCOL;
 use crate::errors::{Code, Outcome, refuse};
 use crate::geometry::{Geometry, Suite};
+use crate::randomness::system_random;
 
+const HYBRID: u16 = 0x647a;
 const VERSION: &[u8] = b"HPKE-v1";
 const XWING_LABEL: &[u8] = b"\\.//^\\";
 const BASE_POINT: [u8; 32] = {
@@ -29,6 +38,30 @@ pub struct Ephemeral {
     pub key: Zeroizing<[u8; 32]>,
     /// In the hybrid suite the ciphertext and the shared secret of ML-KEM-768's encapsulation.
     pub encapsulation: Option<(Vec<u8>, Zeroizing<[u8; 32]>)>,
+}
+
+impl Ephemeral {
+    /// Fresh secrets from the operating system, for one layer to this key.
+    pub fn fresh(suite: &Suite, public_key: &[u8]) -> Outcome<Self> {
+        let mut key = Zeroizing::new([0; 32]);
+        system_random(key.as_mut_slice());
+        let encapsulation = if suite.kem == HYBRID { Some(encapsulate(public_key)?) } else { None };
+        Ok(Self { key, encapsulation })
+    }
+}
+
+/// ML-KEM-768 to the first part of a hybrid key; refuses coefficients that are not reduced.
+fn encapsulate(public_key: &[u8]) -> Outcome<(Vec<u8>, Zeroizing<[u8; 32]>)> {
+    let lattice = public_key.get(..public_key.len().saturating_sub(32)).unwrap_or_default();
+    let key = lattice.try_into().ok().and_then(|key| EncapsulationKey::new(key).ok());
+    let Some(key) = key else { return refuse(Code::RoundKey, "not an ML-KEM-768 key") };
+    let mut coins = Zeroizing::new([0; 32]);
+    system_random(coins.as_mut_slice());
+    let (ciphertext, secret) = key.encapsulate_deterministic(<&B32>::from(&*coins));
+    let secret = Zeroizing::new(secret);
+    let mut shared = Zeroizing::new([0; 32]);
+    shared.copy_from_slice(secret.as_slice());
+    Ok((ciphertext.to_vec(), shared))
 }
 
 type Secret = Zeroizing<[u8; 32]>;
@@ -63,9 +96,6 @@ pub fn seal(
     plaintext: &[u8],
     ephemeral: &Ephemeral,
 ) -> Outcome<Vec<u8>> {
-    if suite.kem == 0 {
-        return refuse(Code::Unsupported, "sealed boxes are not implemented");
-    }
     if public_key.len() != suite.public_key {
         return refuse(Code::Usage, "a public key of another length");
     }
@@ -73,6 +103,12 @@ pub fn seal(
     recipient.copy_from_slice(&public_key[public_key.len() - 32..]);
     let shown = x25519(*ephemeral.key, BASE_POINT);
     let agreed = Zeroizing::new(x25519(*ephemeral.key, recipient));
+    if agreed.iter().all(|byte| *byte == 0) {
+        return refuse(Code::RoundKey, "a public key of small order");
+    }
+    if suite.kem == 0 {
+        return Ok([&shown[..], &sealed_box(&shown, &recipient, &agreed, plaintext)].concat());
+    }
     let kem = suite.kem.to_be_bytes();
     let shared = match &ephemeral.encapsulation {
         None => {
@@ -101,6 +137,20 @@ pub fn seal(
     let sealed = cipher.encrypt(&Nonce::from(short), plaintext).expect("a layer is not too long");
     let ciphertext = ephemeral.encapsulation.as_ref().map_or(&[][..], |(ciphertext, _)| ciphertext);
     Ok([ciphertext, &shown, &sealed].concat())
+}
+
+/// Tag and ciphertext of XSalsa20-Poly1305 under a key and a nonce that these two keys lead to.
+fn sealed_box(shown: &[u8; 32], recipient: &[u8; 32], agreed: &Secret, plaintext: &[u8]) -> Vec<u8> {
+    let key = Zeroizing::new(hsalsa::<U10>((&**agreed).into(), &Default::default()));
+    let nonce = Blake2b::<U24>::new().chain_update(shown).chain_update(recipient).finalize();
+    let mut stream = XSalsa20::new(&key, &nonce);
+    let mut first = Zeroizing::new([0; 32]);
+    stream.apply_keystream(first.as_mut_slice());
+    let mut sealed = [&[0; 16], plaintext].concat();
+    stream.apply_keystream(&mut sealed[16..]);
+    let tag = Poly1305::new(<&Key>::from(&*first)).compute_unpadded(&sealed[16..]);
+    sealed[..16].copy_from_slice(&tag);
+    sealed
 }
 
 /// Seals messages in layers for the last hop to the second, and all of them in one envelope.

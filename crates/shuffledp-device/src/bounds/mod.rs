@@ -1,0 +1,13 @@
+//! A device's own bounds of what a mechanism guarantees: docs/protocol.md, "Submit", step 7.
+//!
+//! ε_L in closed form, rounded up, and the δ that two neighbouring datasets attain, rounded down.
+//! Plain f64; the accountant computes the same numbers by other code, and vectors compare both.
+
+mod attained;
+mod local;
+mod losses;
+mod noise;
+mod windows;
+
+pub use attained::attained_delta;
+pub use local::local_epsilon;

@@ -1,0 +1,288 @@
+//! A device's part in a round, from documents as they travel to the bytes that are sent.
+//!
+//! Callers bring the network, the disk and the clock. docs/how-to/any-language.md says in what
+//! order they call.
+
+use base64ct::{Base64, Encoding};
+use ed25519_dalek::SigningKey;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::TAG_BYTES;
+use crate::claims::{check_receipt, make_claim};
+use crate::documents::{Frame, quote};
+use crate::errors::{Code, Outcome, malformed, refuse};
+use crate::json::{Value, parse};
+use crate::log::read_remembered;
+use crate::policy::Policy;
+use crate::randomness::{Integers, system_random};
+use crate::rounds::{CheckedRound, Roster, Terms, verify_round};
+use crate::schema::{Check, object, or_null, text, to_hex, whole};
+use crate::sealing::{Ephemeral, seal_envelope};
+use crate::wording::symbol_names;
+
+/// Longest request: an announcement, a roster and a proof, each escaped in JSON.
+pub const MOST_REQUEST_BYTES: usize = 16 << 20;
+
+/// Most symbols whose words are shown.
+const MOST_SHOWN: u128 = 1000;
+
+/// What a device is asked with: the fields of a request, all checked.
+pub struct Request {
+    value: Value,
+    roster: Roster,
+    policy: Policy,
+}
+
+impl Request {
+    /// Parses a request and verifies its roster under the root key.
+    pub fn parse(request: &str) -> Outcome<Self> {
+        if request.len() > MOST_REQUEST_BYTES {
+            return malformed("a request is too long");
+        }
+        let value = parse(request)?;
+        let any: Check = &|_| Ok(());
+        let optional: Check = &|value| or_null(value, &text);
+        object(
+            &value,
+            &[
+                ("roster", &text),
+                ("root_key", &text),
+                ("announcement", &text),
+                ("policy", any),
+                ("population", &text),
+                ("now", &whole),
+            ],
+            &[("round_id", optional), ("remembered", optional), ("credential", optional)],
+        )?;
+        let roster = Roster::verify(value.text_at("roster"), value.text_at("root_key"))?;
+        let policy = Policy::parse(value.at("policy"))?;
+        Ok(Self { value, roster, policy })
+    }
+
+    /// Checks the round in every way that a device can.
+    pub fn check(&self) -> Outcome<CheckedRound> {
+        let proof = self.value.at("remembered").text();
+        let remembered = proof.map(|text| read_remembered(text, &self.roster)).transpose()?.flatten();
+        let terms = Terms {
+            roster: &self.roster,
+            policy: &self.policy,
+            population: self.value.text_at("population"),
+            now: self.value.whole_at("now"),
+            round_id: self.value.at("round_id").text(),
+            remembered: remembered.as_ref(),
+        };
+        verify_round(self.value.text_at("announcement"), &terms)
+    }
+
+    /// The credential that was enrolled for this key.
+    fn credential(&self, key: &SigningKey) -> Outcome<Frame> {
+        let Some(document) = self.value.at("credential").text() else {
+            return refuse(Code::Usage, "the request has no credential");
+        };
+        let frame = Frame::parse(document)?;
+        let population = self.value.text_at("population");
+        let content = frame.verify("credential", population, &self.roster.enrolment_key(population)?)?;
+        let public_key = to_hex(key.verifying_key().as_bytes());
+        if content.text_at("public_key") != public_key || content.text_at("population") != population {
+            return refuse(Code::Usage, "the credential is for another key or population");
+        }
+        Ok(frame)
+    }
+}
+
+/// What people should be shown before they answer, JSON.
+pub fn describe(checked: &CheckedRound) -> String {
+    let certificate = &checked.certificate;
+    let written = |value: &Value| value.number().map_or_else(|| "null".into(), |number| format!("{number:?}"));
+    let wording = certificate.get("wording");
+    let question = wording.map_or_else(|| "null".into(), |wording| quote(wording.text_at("text")));
+    let names = wording.and_then(|wording| symbol_names(wording, MOST_SHOWN)).unwrap_or_default();
+    let quoted: Vec<String> = names.iter().map(|name| quote(name)).collect();
+    let log = checked.log.as_ref().map_or_else(|| "null".into(), |log| quote(&log.text));
+    let response_name = checked.mechanism.response_name().map_or_else(|| "null".into(), |name| quote(&name));
+    format!(
+        "{{\"round_id\":{},\"mechanism\":{},\"values\":{},\"messages\":{},\"question\":{question},\"symbols\":[{}],\
+         \"epsilon\":{},\"delta\":{},\"epsilon_corrupted\":{},\"adjacency\":{},\"closes_at\":{},\"entry\":{},\
+         \"certificate_digest\":{},\"response_name\":{response_name},\"log\":{log}}}",
+        quote(&checked.round_id),
+        quote(certificate.at("mechanism").text_at("mechanism")),
+        checked.mechanism.domain(),
+        checked.geometry.messages_per_user,
+        quoted.join(","),
+        written(certificate.at("epsilon").at("certified")),
+        written(certificate.at("delta")),
+        written(certificate.at("corrupted").at("epsilon")),
+        quote(certificate.text_at("adjacency")),
+        checked.closes_at,
+        quote(&checked.entry.name),
+        quote(&checked.certificate_digest),
+    )
+}
+
+/// An answer: what is sent, and what its sender keeps.
+pub struct Answer {
+    /// Body of the submission, JSON; it is the same bytes whenever it is sent again.
+    pub submission: String,
+    /// A line of JSON about the submission, and behind it the messages; they are the user's secret.
+    pub record: Zeroizing<Vec<u8>>,
+    /// The response for all rounds of this question, if the mechanism keeps one; secret as well.
+    pub response: Option<Zeroizing<u64>>,
+}
+
+/// Checks the round, then randomises, seals and signs a value.
+///
+/// Call it once for each round and user, and store `submission` and `record` before anything is sent:
+/// a second answer to one round would spend the user's privacy twice.
+///
+/// `response` is the one that an earlier answer to this question gave, if any.
+pub fn answer(request: &Request, key: &[u8; 32], value: u64, response: Option<u64>) -> Outcome<Answer> {
+    let checked = request.check()?;
+    let signing = SigningKey::from_bytes(key);
+    let credential = request.credential(&signing)?;
+    let mechanism = &checked.mechanism;
+    let value = mechanism.check_value(&Value::Whole(i128::from(value)))?;
+    let mut integers = Integers::new(system_random);
+    let response = if mechanism.response_name().is_some() {
+        match response {
+            Some(drawn) if drawn >> mechanism.domain() > 0 => {
+                return refuse(Code::Usage, "no response of this question");
+            }
+            Some(drawn) => Some(Zeroizing::new(drawn)),
+            None => Some(Zeroizing::new(mechanism.draw_response(value, &mut integers))),
+        }
+    } else {
+        None
+    };
+    let randomised = Zeroizing::new(match &response {
+        Some(drawn) => mechanism.report(**drawn, &mut integers),
+        None => mechanism.sample(value, &mut integers),
+    });
+    let messages = messages_of(&checked, *randomised, &mut integers);
+    let mut packed = Zeroizing::new(Vec::with_capacity(messages.iter().map(|message| message.len()).sum()));
+    messages.iter().for_each(|message| packed.extend_from_slice(message));
+    let mut layers = layer_keys(&checked);
+    let next = || layers.next().unwrap_or_else(|| refuse(Code::Usage, "more layers than hops"));
+    let envelope = seal_envelope(&checked.geometry, &checked.round_id, &checked.public_keys, messages, next)?;
+    let claim = make_claim(&signing, &checked.round_id, &envelope);
+    let submission = format!(
+        "{{\"credential\":{},\"claim\":{},\"envelope\":\"{}\"}}",
+        credential.to_text(),
+        claim.to_text(),
+        Base64::encode_string(&envelope),
+    );
+    let facts = Facts {
+        round_id: checked.round_id.clone(),
+        entry: checked.entry.name.clone(),
+        credential: claim.signer,
+        envelope_digest: to_hex(&Sha256::digest(&envelope)),
+        message_bytes: checked.geometry.plain_bytes(),
+    };
+    let head = facts.to_text();
+    let mut record = Zeroizing::new(Vec::with_capacity(head.len() + 1 + packed.len()));
+    record.extend_from_slice(head.as_bytes());
+    record.push(b'\n');
+    record.extend_from_slice(&packed);
+    Ok(Answer { submission, record, response })
+}
+
+/// The messages of an answer, each a symbol and a fresh tag.
+fn messages_of(
+    checked: &CheckedRound,
+    answer: u64,
+    integers: &mut Integers<impl FnMut(&mut [u8])>,
+) -> Vec<Zeroizing<Vec<u8>>> {
+    let symbols = checked.mechanism.encode(answer, integers);
+    let width = checked.geometry.symbol_bytes as usize;
+    let message = |symbol: &u64| {
+        let mut message = Zeroizing::new(vec![0; width + TAG_BYTES]);
+        message[..width].copy_from_slice(&symbol.to_be_bytes()[8 - width..]);
+        system_random(&mut message[width..]);
+        message
+    };
+    symbols.iter().map(message).collect()
+}
+
+/// Fresh secrets for every layer, in the order in which `seal_envelope` uses them.
+fn layer_keys(checked: &CheckedRound) -> impl Iterator<Item = Outcome<Ephemeral>> + '_ {
+    let (suite, keys) = (checked.geometry.suite, &checked.public_keys);
+    let messages = checked.geometry.messages_per_user as usize;
+    let inner = keys[1..].iter().rev().flat_map(move |key| std::iter::repeat_n(key, messages));
+    inner.chain(&keys[..1]).map(move |key| Ephemeral::fresh(suite, key))
+}
+
+/// The public facts of a submission that its sender keeps.
+struct Facts {
+    round_id: String,
+    entry: String,
+    credential: String,
+    envelope_digest: String,
+    message_bytes: u64,
+}
+
+impl Facts {
+    fn to_text(&self) -> String {
+        format!(
+            "{{\"round_id\":{},\"entry\":{},\"credential\":{},\"envelope_digest\":{},\"message_bytes\":{}}}",
+            quote(&self.round_id),
+            quote(&self.entry),
+            quote(&self.credential),
+            quote(&self.envelope_digest),
+            self.message_bytes,
+        )
+    }
+
+    /// The facts in front of the messages, and the messages.
+    fn split(record: &[u8]) -> Outcome<(Value, &[u8])> {
+        let end = record.iter().position(|byte| *byte == b'\n');
+        let parts = end.and_then(|end| Some((std::str::from_utf8(&record[..end]).ok()?, &record[end + 1..])));
+        let Some((head, messages)) = parts else { return malformed("not what a sender keeps") };
+        let value = parse(head)?;
+        object(
+            &value,
+            &[
+                ("round_id", &text),
+                ("entry", &text),
+                ("credential", &text),
+                ("envelope_digest", &text),
+                ("message_bytes", &whole),
+            ],
+            &[],
+        )?;
+        Ok((value, messages))
+    }
+}
+
+/// Checks the entry node's receipt for what was sent, under a roster and its root key.
+pub fn check_answer_receipt(roster: &str, root_key: &str, record: &[u8], receipt: &str) -> Outcome<()> {
+    let roster = Roster::verify(roster, root_key)?;
+    let (facts, _) = Facts::split(record)?;
+    let entry = roster.party(facts.text_at("entry"))?;
+    let receipt = Frame::parse(receipt)?;
+    let digest = facts.text_at("envelope_digest");
+    check_receipt(&receipt, &entry, facts.text_at("round_id"), facts.text_at("credential"), digest)
+}
+
+/// How many of the sender's messages are on a board, which the analyst's signed result names.
+///
+/// It checks that the board is the result's and that the messages are on it, not the answer that
+/// the analyst computed from it.
+pub fn find_messages(roster: &str, root_key: &str, record: &[u8], result: &str, board: &[u8]) -> Outcome<u64> {
+    let roster = Roster::verify(roster, root_key)?;
+    let (facts, messages) = Facts::split(record)?;
+    let result = roster.only("analyst")?.verify(&Frame::parse(result)?, "result")?;
+    if result.text_at("round_id") != facts.text_at("round_id") || result.text_at("deployment") != roster.deployment() {
+        return refuse(Code::ForeignDocument, "the result is of another round");
+    }
+    if result.at("board_digest").text() != Some(to_hex(&Sha256::digest(board)).as_str()) {
+        return refuse(Code::ForeignDocument, "the board is not the one that the result names");
+    }
+    let size = facts.whole_at("message_bytes");
+    if !(TAG_BYTES as i128 + 1..=TAG_BYTES as i128 + 4).contains(&size) {
+        return malformed("messages of another length");
+    }
+    let size = size as usize;
+    let mut rows: Vec<&[u8]> = board.chunks_exact(size).collect();
+    rows.sort_unstable();
+    Ok(messages.chunks_exact(size).filter(|message| rows.binary_search(message).is_ok()).count() as u64)
+}
