@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from commands import Shell, shell
 
+from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_sim.system.nursery import Nursery, available
-from shuffledp_sim.system.processes import LocalBudget, LocalSystem
+from shuffledp_sim.system.ports import Ports
+from shuffledp_sim.system.processes import LocalBudget, LocalProcess, LocalSystem
 from shuffledp_sim.users.sealing import sealing_pool
 
 IMPATIENT: dict[str, dict[str, float | str]] = {
@@ -81,6 +83,44 @@ async def system(running: LocalSystem) -> AsyncIterator[LocalSystem]:
         if not process.alive:
             process.start()
             await running.until_healthy(name)
+
+
+@pytest.fixture
+async def gateway(system: LocalSystem, tmp_path: Path) -> AsyncIterator[str]:
+    """A gateway for devices, a process of its own, that listens: host:port."""
+    with Ports(1) as ports:
+        address = f"127.0.0.1:{ports.numbers[0]}"
+        config = tmp_path / "gateway.toml"
+        config.write_text(
+            f'keys = "{system.deployment.keys_of(GATEWAY)}"\nroster = '
+            f'"{system.deployment.roster_file}"\n'
+            f'root_key = "{system.deployment.root_key}"\nlisten = "{address}"\nstate = '
+            f'"{tmp_path / "gateway"}"\n'
+            "requests_per_minute = 1000000\n"
+        )
+        command = ["shuffledp_client.gateway.cli", "--config", str(config)]
+        process = LocalProcess("gateway", command, tmp_path / "gateway.log")
+        process.start()
+        try:
+            await until_it_listens(address)
+            yield address
+            assert process.alive, process.last_words()
+        finally:
+            process.signal_group(15)  # type: ignore[arg-type] # SIGTERM: it stops in good order
+            process.wait(10)
+
+
+async def until_it_listens(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    async with asyncio.timeout(240):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(host, int(port))
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                writer.transport.abort()
+                return
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import asyncio
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -20,51 +19,12 @@ from shuffledp_client import Device, Standing
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import UnknownRoundError
 from shuffledp_core.runtime.keys import verify_from
-from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_ops.keys.enrolment import enrol, parse_addresses
 from shuffledp_ops.rounds.running import control_of, open_round
-from shuffledp_sim.system.ports import Ports
-from shuffledp_sim.system.processes import LocalProcess, LocalSystem
+from shuffledp_sim.system.processes import LocalSystem
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "device-kit.md"
 POLICY = "[policy]\nepsilon = 5.0\ndelta = 1e-2\nepsilon_corrupted = inf\n"
-
-
-@pytest.fixture
-def gateway(system: LocalSystem, tmp_path: Path) -> Iterator[str]:
-    """A gateway as the process that it is: host:port."""
-    with Ports(1) as ports:
-        address = f"127.0.0.1:{ports.numbers[0]}"
-        config = tmp_path / "gateway.toml"
-        config.write_text(
-            f'keys = "{system.deployment.keys_of(GATEWAY)}"\nroster = '
-            f'"{system.deployment.roster_file}"\n'
-            f'root_key = "{system.deployment.root_key}"\nlisten = "{address}"\nstate = '
-            f'"{tmp_path / "gateway"}"\n'
-            "requests_per_minute = 1000000\n"
-        )
-        command = ["shuffledp_client.gateway.cli", "--config", str(config)]
-        process = LocalProcess("gateway", command, tmp_path / "gateway.log")
-        process.start()
-        try:
-            yield address
-            assert process.alive, process.last_words()
-        finally:
-            process.signal_group(15)  # type: ignore[arg-type] # SIGTERM: it stops in good order
-            process.wait(10)
-
-
-async def until_it_listens(address: str) -> None:
-    host, _, port = address.rpartition(":")
-    async with asyncio.timeout(240):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection(host, int(port))
-            except OSError:
-                await asyncio.sleep(0.05)
-            else:
-                writer.transport.abort()
-                return
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
@@ -83,7 +43,6 @@ async def test_a_fleet_of_apps_answers_over_both_ways_and_every_answer_is_on_the
         )
         names = [f"{way}-{count}-{number}" for number in range(count // 2)]
         bundles += enrol(deployment, names, population=system.population, settings=text)
-    await until_it_listens(gateway)
     places = asyncio.Semaphore(20)  # one process stands for many machines; each has its turn
     asked: list[str] = []
 
@@ -123,7 +82,6 @@ async def test_a_fleet_of_apps_answers_over_both_ways_and_every_answer_is_on_the
 async def test_who_is_no_device_of_the_deployment_gets_no_word_from_the_gateway(
     gateway: str,
 ) -> None:
-    await until_it_listens(gateway)
     async with httpx.AsyncClient(verify=False, trust_env=False) as client:  # noqa: S501 - a stranger trusts anybody
         with pytest.raises(httpx.TransportError):
             await client.get(f"https://{gateway}/healthz")

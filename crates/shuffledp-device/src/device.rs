@@ -176,6 +176,7 @@ pub fn answer(request: &Request, key: &[u8; 32], value: u64, response: Option<u6
         entry: checked.entry.name.clone(),
         credential: claim.signer,
         envelope_digest: to_hex(&Sha256::digest(&envelope)),
+        manifest_digest: checked.manifest_digest.clone(),
         message_bytes: checked.geometry.plain_bytes(),
     };
     let head = facts.to_text();
@@ -217,17 +218,21 @@ struct Facts {
     entry: String,
     credential: String,
     envelope_digest: String,
+    /// Of the manifest that was shown to this device.
+    manifest_digest: String,
     message_bytes: u64,
 }
 
 impl Facts {
     fn to_text(&self) -> String {
         format!(
-            "{{\"round_id\":{},\"entry\":{},\"credential\":{},\"envelope_digest\":{},\"message_bytes\":{}}}",
+            "{{\"round_id\":{},\"entry\":{},\"credential\":{},\"envelope_digest\":{},\
+             \"manifest_digest\":{},\"message_bytes\":{}}}",
             quote(&self.round_id),
             quote(&self.entry),
             quote(&self.credential),
             quote(&self.envelope_digest),
+            quote(&self.manifest_digest),
             self.message_bytes,
         )
     }
@@ -245,6 +250,7 @@ impl Facts {
                 ("entry", &text),
                 ("credential", &text),
                 ("envelope_digest", &text),
+                ("manifest_digest", &text),
                 ("message_bytes", &whole),
             ],
             &[],
@@ -273,6 +279,13 @@ pub fn find_messages(roster: &str, root_key: &str, record: &[u8], result: &str, 
     let result = roster.only("analyst")?.verify(&Frame::parse(result)?, "result")?;
     if result.text_at("round_id") != facts.text_at("round_id") || result.text_at("deployment") != roster.deployment() {
         return refuse(Code::ForeignDocument, "the result is of another round");
+    }
+    match result.at("manifest_digest").text() {
+        Some(named) if named != facts.text_at("manifest_digest") => {
+            return refuse(Code::FalseResult, "the result is of another manifest than the one shown here; keep both");
+        }
+        None if roster.log().is_some() => return malformed("the result does not name its manifest"),
+        _ => {}
     }
     if result.at("board_digest").text() != Some(to_hex(&Sha256::digest(board)).as_str()) {
         return refuse(Code::ForeignDocument, "the board is not the one that the result names");

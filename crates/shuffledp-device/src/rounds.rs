@@ -115,6 +115,7 @@ pub struct CheckedRound {
     pub entry: Party,
     pub certificate: Value,
     pub certificate_digest: String,
+    pub manifest_digest: String,
     /// Milliseconds since 1970 (UTC).
     pub closes_at: i128,
     /// The public log with this round in it; None where it was not required.
@@ -140,7 +141,8 @@ pub fn verify_round(announcement: &str, terms: &Terms) -> Outcome<CheckedRound> 
     let certificate_digest = Frame::of(manifest.at("certificate")).digest();
     let route = check_route(&manifest, &certificate, roster)?; // 3
     let keys = check_round_keys(&manifest, &route, &certificate_digest)?;
-    check_countersignatures(&announced, &manifest, &manifest_frame.digest(), &route)?; // 4
+    let manifest_digest = manifest_frame.digest();
+    check_countersignatures(&announced, &manifest, &manifest_digest, &route)?; // 4
     let mechanism = Mechanism::parse(certificate.at("mechanism"))?;
     let geometry = check_geometry(&manifest, &mechanism, route.len() as u64)?; // 5
     if keys.iter().any(|key| key.get("mixing").is_some()) {
@@ -170,6 +172,7 @@ pub fn verify_round(announcement: &str, terms: &Terms) -> Outcome<CheckedRound> 
         public_keys: keys.iter().map(|key| from_hex(key.text_at("public_key")).unwrap_or_default()).collect(),
         entry: party_of(route[0]),
         certificate_digest,
+        manifest_digest,
         closes_at: manifest.whole_at("closes_at"),
         log,
         certificate,
