@@ -25,7 +25,7 @@ help:
 	@echo "make nightly     what takes an idle machine: make test-ray, and its cost beside mixing in memory (10 min)"
 	@echo "make test-labs   the labs' solutions and wrong programs; INSTANCES=200 SYSTEMS=20 (3 CPU hours) before a term, LAB=09 for one lab"
 	@echo "make test-class  CLASS=200 submissions of a lab, ten of them hostile, are graded to a complete table (8 min)"
-	@echo "make device-test the device's core in Rust against the test vectors; needs cargo"
+	@echo "make device-test the device in Rust against the test vectors, and its C library; needs cargo"
 	@echo "make fuzz        the accountant against an independent oracle (hours); CASES=2000 SEED=7 ONLY=123 FROM=123 KINDS=split-mix SECONDS=600"
 	@echo "make fuzz-rechecks hostile certificates whose check takes long; SECONDS=90 SEED=7"
 	@echo "make bench       speed, as ratios within one run"
@@ -129,7 +129,8 @@ accel-test:
 
 # The device's core in Rust, against the test vectors that it answers.
 device-test:
-	cd crates/shuffledp-device && cargo test --locked --quiet
+	cd crates/shuffledp-device && cargo test --workspace --locked --quiet
+	cd crates/shuffledp-device && cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 
 # Whether time depends on secrets: |t| of Welch's test; with LEAK=1 a leak is planted that it must find.
 accel-timing:

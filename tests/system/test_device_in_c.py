@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -25,6 +26,7 @@ from shuffledp_sim.system.processes import LocalSystem
 pytestmark = pytest.mark.slow
 
 POLICY = {"epsilon": 5, "delta": 1e-2, "epsilon_corrupted": "inf"}
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "any-language.md"
 LONGEST_LINE = 2**24
 
 
@@ -148,6 +150,16 @@ async def test_both_answer_a_round_and_their_messages_are_on_the_board(
         assert loaded.find_messages(*evidence, board) == messages
         with pytest.raises(CodedError, match="ForeignDocumentError"):
             loaded.find_messages(*evidence, board[1:] + board[:1])
+
+
+def test_the_page_calls_the_library_as_it_is_declared(library: Path) -> None:
+    (block,) = re.findall(
+        r"^```python\n(.*?)^```$", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    page: dict[str, Any] = {}
+    exec(block.replace("libshuffledp.so", str(library)), page)  # noqa: S102 - our own page
+    with pytest.raises(ValueError, match=r"^MalformedDocumentError: the field roster is missing"):
+        page["check_round"]({})
 
 
 async def test_nothing_is_sent_in_a_round_that_the_device_refuses(
