@@ -47,7 +47,7 @@ def measure(messages: int) -> list[str]:
 
 
 def extrapolate(messages: int) -> list[str]:
-    """The row that the law of a tile's messages, Poisson, gives: the largest but for 10^-9."""
+    """A row by the Poisson law of a tile's messages; tiles are larger with probability 10^-9."""
     width, bits = GEOMETRY.plain_bytes, tile_bits(messages, GEOMETRY)
     mean, proof = messages / 2**bits, 32 * bits
     largest = proof + width * int(poisson.isf(1e-9 / 2**bits, mean))

@@ -211,7 +211,7 @@ def test_claims_that_the_logs_prove_pass() -> None:
 @pytest.mark.parametrize(
     ("found", "asleep", "said"),
     [
-        (None, 0, "returned NoneType where the position of a node is asked, or 0"),
+        (None, 0, "returned NoneType where the position of a node or 0 is expected"),
         (True, 1, "returned bool"),
         (2, 3, "node 2 slept, and it did not"),
         (2, 0, "node 2 slept, and it did not"),

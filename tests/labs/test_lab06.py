@@ -204,7 +204,7 @@ def test_the_real_rounds_of_step_f_are_those_that_its_handout_says() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (None, "crowd returned NoneType where a whole number is asked"),
+        (None, "crowd returned NoneType where a whole number is expected"),
         (True, "crowd returned bool"),
         (10**6, "and fewer than you say can be left"),
         (-1, "and more than that are always left"),
@@ -218,7 +218,8 @@ def test_a_wrong_crowd_is_told_from_what_is_no_number(answer: object, said: str)
 @pytest.mark.parametrize("answer", [None, 1, 0, "True"])
 def test_an_acceptance_of_another_type_is_told_from_a_wrong_one(answer: object) -> None:
     with pytest.raises(
-        CheckFailure, match=f"accept returned {type(answer).__name__} where True or False is asked"
+        CheckFailure,
+        match=f"accept returned {type(answer).__name__} where True or False is expected",
     ):
         checks.check_policy(saying(answer))
 

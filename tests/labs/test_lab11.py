@@ -252,7 +252,7 @@ HEAD = "from fractions import Fraction\n\n\n"
             "E-price",
             "def price(spec, counts, silent):\n"
             "    return float(1 + Fraction(silent, sum(counts))), Fraction(1)\n",
-            "the factor of the messages is a float; a Fraction is asked",
+            "the factor of the messages is a float; a Fraction is expected",
         ),
     ],
 )

@@ -87,7 +87,7 @@ def test_an_archive_for_gradescope_has_its_two_programs_at_the_root(tmp_path: Pa
     ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert "show it to nobody" in done.output
+    assert "show it to no one" in done.output
     assert file.stat().st_mode & 0o777 == 0o600
     with zipfile.ZipFile(file) as archive:
         modes = {entry.filename: entry.external_attr >> 16 & 0o777 for entry in archive.infolist()}

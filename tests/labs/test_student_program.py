@@ -164,7 +164,7 @@ def test_a_fault_in_a_call_says_what_to_do_and_the_next_call_works(
     ("name", "error", "words"),
     [
         ("crash", StudentCrash, r"crash: its process is gone .* by exit\(\)"),
-        ("killed", StudentCrash, "is gone in the midst of a call"),
+        ("killed", StudentCrash, "is gone in the middle of a call"),
         ("flood", StudentCrash, "printed more than 16 MiB"),
         ("endless", StudentTimeout, "a loop that does not end"),
     ],

@@ -305,7 +305,7 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
         )
     if header.position != terms.position:  # 2
         raise BadBatchError(
-            f"the batch is for position {header.position}; this node stands at {terms.position}"
+            f"the batch is for position {header.position}; this node is at {terms.position}"
         )
     manifest = terms.manifest
     # It bounds the bytes that are read as well: their number follows from this one.

@@ -150,7 +150,7 @@ class NamedOrigins:
         foreign = origin is not None and host != headers.get(b"host")
         if foreign and origin not in self._origins:
             raise AccessDenied(
-                "pages of this origin do not use this gateway: its operator names it in `origins`"
+                "this origin is not in the gateway's `origins`: only its operator can add it"
             )
         if scope["method"] == "OPTIONS":
             response = Response(status_code=HTTPStatus.NO_CONTENT, headers=_PREFLIGHT)

@@ -215,7 +215,7 @@ def guess_is_bayes(attempt: CheckAttempt) -> str:
             if type(value) is not int or value not in domain(spec):
                 raise CheckFailure(
                     f"guess gave {str(value)[:60]!r} ({type(value).__name__}): it has to be an "
-                    f"int from 0 to {len(domain(spec)) - 1}, a value that somebody can hold; "
+                    f"int from 0 to {len(domain(spec)) - 1}, a value that a person can hold; "
                     "README, step D"
                 )
             if value != best:

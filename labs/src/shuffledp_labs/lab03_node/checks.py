@@ -53,7 +53,7 @@ def opens(attempt: CheckAttempt) -> str:
                 f"parts again; {WHERE_B}"
             ) from error
         if not isinstance(opened, bytes):
-            raise CheckFailure(f"peel returned {_kind(opened)} where bytes are asked; {WHERE_B}")
+            raise CheckFailure(f"peel returned {_kind(opened)} where bytes are expected; {WHERE_B}")
         if opened != message:
             raise CheckFailure(
                 f"peel opened a box of {len(layer)} bytes and returned {len(opened)} bytes that "
@@ -94,9 +94,9 @@ def _must_refuse(attempt: CheckAttempt, keys: BoxKeys, layer: bytes, what: str) 
         if error.kind == "ValueError":
             return
         raise CheckFailure(
-            f"peel raised {error.kind} for {what} where a ValueError is asked; {WHERE_B}"
+            f"peel raised {error.kind} for {what} where a ValueError is expected; {WHERE_B}"
         ) from error
-    raise CheckFailure(f"peel did not refuse {what} although nobody sealed that; {WHERE_B}")
+    raise CheckFailure(f"peel did not refuse {what}, which no one sealed; {WHERE_B}")
 
 
 def hides_order(attempt: CheckAttempt) -> str:
@@ -211,7 +211,7 @@ def _walk(
             raise CheckFailure(
                 f"the order in which messages leave is not hidden: {what}, arrangement {number} "
                 f"of the same messages, total variation {_number(apart)} from the first "
-                f"arrangement, where 0 is asked; {WHERE_C}"
+                f"arrangement, where 0 is expected; {WHERE_C}"
             )
 
 
@@ -224,8 +224,8 @@ def _mix(attempt: CheckAttempt, keys: BoxKeys, batch: Sequence[bytes]) -> Any:
         if error.kind in UNREADABLE:
             raise  # no batch was seen, so that no word about batches would help
         raise CheckFailure(
-            f"mix raised {error} for a batch of {len(batch)}: whoever sends one bad onion could "
-            f"end everybody's round; {WHERE_LOST}"
+            f"mix raised {error} for a batch of {len(batch)}: one user with a bad onion could "
+            f"end the round for all; {WHERE_LOST}"
         ) from error
 
 
@@ -234,7 +234,7 @@ def _right_messages(leaving: Any, expected: Sequence[bytes], what: str) -> None:
         isinstance(message, bytes) for message in leaving
     ):
         raise CheckFailure(
-            f"mix returned {_kind(leaving)} where a list of bytes is asked; {WHERE_C}"
+            f"mix returned {_kind(leaving)} where a list of bytes is expected; {WHERE_C}"
         )
     missing, often, strangers = onions.surplus(leaving, expected)
     if missing or often or strangers:

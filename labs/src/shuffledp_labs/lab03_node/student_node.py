@@ -106,7 +106,9 @@ def _check_records(records: Any, most: int, width: int) -> Sequence[bytes]:
     if not isinstance(records, tuple | list) or not all(
         isinstance(record, bytes) for record in records
     ):
-        raise BadBatchError(f"mix gave a {type(records).__name__} where a list of bytes is asked")
+        raise BadBatchError(
+            f"mix gave a {type(records).__name__} where a list of bytes is expected"
+        )
     if len(records) > most:
         raise BadBatchError(
             f"mix gave {len(records)} records of {most}: a node may drop, and never add"

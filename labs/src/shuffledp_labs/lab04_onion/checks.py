@@ -96,7 +96,7 @@ def judge_links(claims: Any, seen: AdversaryView) -> int:
     """
     if not isinstance(claims, tuple | list) or not all(type(claim) is int for claim in claims):
         raise CheckFailure(
-            f"link returned {kind_of(claims)} where a list of whole numbers is asked; {WHERE_B}"
+            f"link returned {kind_of(claims)} where a list of whole numbers is expected; {WHERE_B}"
         )
     if len(claims) != len(seen.board):
         raise CheckFailure(
@@ -159,8 +159,8 @@ def judge_sleeper(accused: Any, asleep: int, what: str) -> None:
     """Raise `CheckFailure` unless the node that slept is named."""
     if type(accused) is not int:
         raise CheckFailure(
-            f"{what}: who_slept returned {kind_of(accused)} where the position of a node is asked, "
-            f"or 0; {WHERE_C}"
+            f"{what}: who_slept returned {kind_of(accused)} where the position of a node or 0 "
+            f"is expected; {WHERE_C}"
         )
     if accused != asleep:
         blamed = (

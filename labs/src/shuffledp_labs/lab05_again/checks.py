@@ -118,7 +118,7 @@ def check_same(attempt: CheckAttempt) -> str:
     if again != 1:
         raise CheckFailure(
             f"asked three times with the same value, with truth {truth}, the answers are all "
-            f"alike with probability {again} only; whoever averages the others still wins "
+            f"alike with probability {again} only; anyone who averages the others still wins "
             "(README, step C)"
         )
     _truthful(law, history, truth)

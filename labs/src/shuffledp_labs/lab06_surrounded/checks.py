@@ -236,7 +236,7 @@ def check_policy(attempt: CheckAttempt) -> str:
         answer = attempt.program.call("accept", manifest, limits)
         if type(answer) is not bool:
             raise CheckFailure(
-                f"accept returned {kind_of(answer)} where True or False is asked; see step D"
+                f"accept returned {kind_of(answer)} where True or False is expected; see step D"
             )
         if answer is not right:
             raise CheckFailure(
@@ -374,7 +374,7 @@ def check_crowd(attempt: CheckAttempt) -> str:
         answer = attempt.program.call("crowd", case.as_student_data)
         if type(answer) is not int:
             raise CheckFailure(
-                f"crowd returned {kind_of(answer)} where a whole number is asked; see step F"
+                f"crowd returned {kind_of(answer)} where a whole number is expected; see step F"
             )
         if answer != case.least:
             what = (

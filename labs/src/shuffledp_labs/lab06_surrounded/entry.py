@@ -77,7 +77,7 @@ async def _play(answers: Sequence[int], value: int) -> SurroundedRounds:
             enrolled = await _play_enrolled(system, answers, value)
     if failed.outcome == Outcome.PUBLISHED:
         raise AssertionError(
-            "a verified round was published whose list had users whom nobody enrolled"
+            "a verified round was published whose list had users who were not enrolled"
         )
     return SurroundedRounds(plain, failed.reason or "", failed.error or "", charge, enrolled)
 

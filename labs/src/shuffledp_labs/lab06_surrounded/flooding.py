@@ -129,7 +129,7 @@ async def _flood(
         int(count) for count in decode(packed, verified.geometry, symbols, accepted).counts
     )
     if accepted == len(accounts):
-        raise UsageError("nobody but your accounts took part: there is nobody to guess")
+        raise UsageError("only your accounts took part: there is no one to guess")
     # Those who came, not those who were hoped for.
     guess = program.call("guess", plan | {"users": accepted}, board, mine)
     if type(guess) is not int or not 0 <= guess < symbols:

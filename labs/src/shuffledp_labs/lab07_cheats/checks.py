@@ -144,7 +144,7 @@ def check_fair(attempt: CheckAttempt) -> str:
             for index in own_complaints:
                 if index not in instance.due.get(user, {}):
                     raise CheckFailure(
-                        f"nobody complains without a reason, {instance.title}: {user}, message "
+                        f"no one complains without a reason, {instance.title}: {user}, message "
                         f"{index!r}; who holds no receipt for its own envelope was promised "
                         "nothing: see the handout, step C"
                     )
@@ -172,7 +172,7 @@ def check_convict(attempt: CheckAttempt) -> str:
         bundle = attempt.program.call("evidence", case.stored, case.board)
         if bundle is None:
             raise CheckFailure(
-                f"evidence where somebody cheated, a user of whom {case.what}: you gave none; see "
+                f"evidence where a party cheated, a user of whom {case.what}: you gave none; see "
                 "the handout, step D"
             )
         missing += _count_convicted(bundle, case, cases)
@@ -189,8 +189,7 @@ def _count_convicted(bundle: Any, case: DeviceCase, cases: Cases) -> int:
     secret = case.stored["private_key"]
     if any(part in (secret, secret.hex()) for part in bundle.values()):
         raise CheckFailure(
-            f"no key in a bundle, a user of whom {case.what}: whoever reads it could act as this "
-            "user"
+            f"no key in a bundle, a user of whom {case.what}: its reader could act as this user"
         )
     try:
         return check_evidence(parse_bundle(bundle), cases.roster, case.board).missing
@@ -207,8 +206,8 @@ def check_innocent(attempt: CheckAttempt) -> str:
     for case in attempt.draws.permute(innocent):
         if attempt.program.call("evidence", case.stored, case.board) is not None:
             raise CheckFailure(
-                f"no evidence that falls through, a user of whom {case.what}: you accuse the "
-                "route all the same, and give the report away for nothing; see the handout, step D"
+                f"no evidence that a stranger refuses, a user of whom {case.what}: you accuse the "
+                "route anyway, and give the report away for nothing; see the handout, step D"
             )
     return f"{len(innocent)} users who can show nothing: none accuses"
 
@@ -226,7 +225,7 @@ def check_verdict(attempt: CheckAttempt) -> str:
             )
         if verdict != case.due:
             raise CheckFailure(
-                f"whoever is at fault is named, and nobody else, {title}: {_verdict(verdict)}; see "
+                f"the party at fault is named, and no other, {title}: {_verdict(verdict)}; see "
                 "the handout, step E"
             )
     named = sum(case.due not in {None, 0} for case in cases)

@@ -124,8 +124,8 @@ def check_kills(attempt: CheckAttempt) -> str:
         where = f"kill {number} of {total}"
         for _ in range(2):
             compare(seat, model, life.reservation(), where)
-        # In turn: while it waits for its certificate; some time after it began; in the midst of the
-        # end of a round.
+        # In turn: while it waits for its certificate; some time after it began; during the end of
+        # a round.
         kind = number % 3
         call = life.ending() if kind == 0 else life.reservation()
         seconds = None if kind == 1 else attempt.draws.integer(0, 100) / 10_000
@@ -134,7 +134,7 @@ def check_kills(attempt: CheckAttempt) -> str:
         compare(seat, model, life.repetition(), f"{where}: an earlier round")
         if number % 10 == 0:
             attempt.progress(f"{number} of {total} kills")
-    return f"{total} times SIGKILL in the midst of a call: nothing lost, nothing charged twice"
+    return f"{total} times SIGKILL in the middle of a call: nothing lost, nothing charged twice"
 
 
 def check_together(attempt: CheckAttempt) -> str:

@@ -16,7 +16,7 @@ _SQLITE = b"SQLite format 3\0"
 """The first bytes of every SQLite database."""
 
 
-class KillNow(Exception):  # noqa: N818 - raised on purpose, in the midst of a call
+class KillNow(Exception):  # noqa: N818 - raised on purpose, in the middle of a call
     """Raised by `sign`, so that the student's process is killed while it waits."""
 
 
@@ -174,9 +174,9 @@ def interrupt(seat: Seat, model: Model, call: Call, seconds: float | None, where
     seat.reopen()
     if not acknowledged:
         _settle_doubt(seat, model, call, where)
-    check_spent(seat, model, f"{where}: killed in the midst of {call} and started again")
+    check_spent(seat, model, f"{where}: killed in the middle of {call} and started again")
     compare(
-        seat, model, call, f"{where}: killed in the midst of {call}, started again, asked again"
+        seat, model, call, f"{where}: killed in the middle of {call}, started again, asked again"
     )
 
 
@@ -191,7 +191,7 @@ def _settle_doubt(seat: Seat, model: Model, call: Call, where: str) -> None:
         return
     if now != before + change:
         raise CheckFailure(
-            f"{where}: killed in the midst of {call} and started again, total_spent() has changed "
+            f"{where}: killed in the middle of {call} and started again, total_spent() has changed "
             f"by {now - before:+,}: neither nothing nor all of the call {READ}"
         )
     model.do(call)

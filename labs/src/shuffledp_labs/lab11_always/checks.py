@@ -72,7 +72,7 @@ def _suspects(attempt: CheckAttempt, pattern: Pattern) -> tuple[str, ...]:
     answer = attempt.program.call("suspects", rounds, pattern.symbol, pattern.senders)
     if not isinstance(answer, tuple | list) or not all(isinstance(name, str) for name in answer):
         raise CheckFailure(
-            f"suspects returned {kind_of(answer)} where a list of names is asked (README, step B)"
+            f"suspects returned {kind_of(answer)}, expected a list of names (README, step B)"
         )
     return tuple(answer)
 
@@ -89,7 +89,7 @@ def check_guess(attempt: CheckAttempt) -> str:
             if type(guess) is not int or not 0 <= guess < crowd.symbols:
                 raise CheckFailure(
                     f"guess returned {_describe(guess)} where a value from 0 to "
-                    f"{crowd.symbols - 1} is asked (README, step C)"
+                    f"{crowd.symbols - 1} is expected (README, step C)"
                 )
             if guess not in crowd.best(rounds):
                 less = weights[guess] / max(weights)
@@ -197,7 +197,7 @@ def _estimate(
     ):
         raise CheckFailure(
             f"estimate returned {_describe(estimate)} where {spec['symbols']} whole numbers or "
-            "Fractions are asked (README, step D)"
+            "Fractions are expected (README, step D)"
         )
     return tuple(Fraction(part) for part in estimate)
 
@@ -214,13 +214,13 @@ def check_price(attempt: CheckAttempt) -> str:
         for part, (what, right) in enumerate(zip(("messages", "variance"), expected, strict=True)):
             if not isinstance(answer, tuple | list) or len(answer) != len(expected):
                 raise CheckFailure(
-                    f"price returned {kind_of(answer)} where two Fractions are asked (README, "
+                    f"price returned {kind_of(answer)} where two Fractions are expected (README, "
                     "step E)"
                 )
             if type(answer[part]) not in {int, Fraction}:
                 raise CheckFailure(
                     f"price: the factor of the {what} is a {type(answer[part]).__name__}; a "
-                    "Fraction is asked (README, step E)"
+                    "Fraction is expected (README, step E)"
                 )
             if answer[part] != right:
                 raise CheckFailure(

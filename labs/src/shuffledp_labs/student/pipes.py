@@ -276,4 +276,4 @@ class Process:
         code = self._keeper.wait()
         how = "it ended itself" if code in {0, 1} else f"it was ended (code {code})"
         hint = "for memory, time or by a crash" if code > 128 else "by exit() or os._exit()"
-        raise StudentCrash(f"its process is gone in the midst of a call: {how}, {hint}")
+        raise StudentCrash(f"its process is gone in the middle of a call: {how}, {hint}")

@@ -290,7 +290,7 @@ def init(
     opens = (first or dt.datetime.now(dt.UTC)).date()
     init_course(folder, name, plan(numbers_of(labs), opens, days))
     typer.echo(
-        f"{folder / 'course.key'} is secret: back it up, and show it to nobody. The plan: "
+        f"{folder / 'course.key'} is secret: back it up, and show it to no one. The plan: "
         f"{folder / 'course.toml'}"
     )
 

@@ -114,7 +114,7 @@ def pack(packing: Packing) -> str:
     bundle = makers[packing.kind]()
     size = write(bundle, archive, GRADESCOPE_BYTES if packing.kind == "gradescope" else None)
     secret = (
-        ", with the course's key: show it to nobody" if bundle.secret & bundle.files.keys() else ""
+        ", with the course's key: show it to no one" if bundle.secret & bundle.files.keys() else ""
     )
     return f"{archive}: {len(bundle.files)} files, {size / 1e6:.1f} MB{secret}"
 

@@ -182,7 +182,7 @@ def _as_toml(name: str, labs: tuple[PlannedLab, ...]) -> str:
         )
     lines = [
         f'name = "{name}"',
-        f'key = "{KEY_FILE}"  # secret: whoever reads it knows every instance before it is drawn',
+        f'key = "{KEY_FILE}"  # secret: its readers know every instance before it is drawn',
         "late_days = 0  # days after `due` on which a lab may still be handed in",
         "late_points = 0  # of 100, lost for each of these days",
         "",
