@@ -129,7 +129,7 @@ class Relay:
                     )
             except TimeoutError as error:
                 raise UnreachableError(
-                    f"{target.name} took nothing for {self.patience:g} s"
+                    f"{target.name} accepted no data for {self.patience:g} s"
                 ) from error
 
     async def _stream(

@@ -202,7 +202,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _require_no_links(folder: Path) -> None:
-    """Raise `ConfigError` if the folder or a file in it is a symbolic link: it could leave it."""
+    """Raise `ConfigError` if the folder or a file in it is a link, which could lead elsewhere."""
     for path in (folder, *(folder / name for name in _FILES)):
         if path.is_symlink():
             raise ConfigError(

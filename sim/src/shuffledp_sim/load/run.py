@@ -279,7 +279,7 @@ class Users:
         self._backoff = backoff
 
     async def submit(self, user: int) -> str:
-        """Submits.
+        """Submit one user's sealed submission, with retries, and return the outcome.
 
         Returns `ACCEPTED`, `UNANSWERED` with the last reason, or the name of the error that refused
         it.
