@@ -106,7 +106,7 @@ class SymbolHashes(
         return (symbols >> shifts[:, np.newaxis]) & ((1 << self.bits) - 1)
 
     def describe(self, unit: str) -> str:
-        """What may be answered."""
+        """The possible answers, in words."""
         words = f"any text of up to {LONGEST_STRING} characters"
         return f"{words}, {unit}" if unit else words
 
