@@ -39,9 +39,9 @@ class Layout:
 
 
 def layout(rows: int, width: int, working: int, memory: int) -> Layout:
-    """One bucket if all rows, and work on them, fit into `memory`.
+    """Choose the buckets: one if all rows, and work on them, fit into `memory`.
 
-    Otherwise the fewest of which one fits into half.
+    Otherwise the fewest buckets such that one fits into half of it.
 
     The other half of the memory is for the segments that are being filled.
 

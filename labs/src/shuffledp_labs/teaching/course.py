@@ -1,7 +1,7 @@
-"""A course: its secret key, and which labs it does when.
+"""A course: its secret key, and the dates of its labs.
 
-The key decides every instance that is graded (docs/how-to/teach-with-labs.md, "The key"). Who has
-it can draw a student's instance again, so it comes from the operating system's randomness, is
+The key decides every instance that is graded (docs/how-to/teach-with-labs.md, "The key"). With
+it one can draw a student's instance again, so it comes from the operating system's randomness, is
 readable by its owner alone, and is in no bundle but the one for Gradescope, if the instructor says
 so.
 """

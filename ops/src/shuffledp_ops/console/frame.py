@@ -17,7 +17,7 @@ from shuffledp_ops.rounds.page import style
 
 @dataclass(frozen=True)
 class Viewer:
-    """Who looks at a page: `operates` may use the buttons.
+    """The viewer of a page: one who `operates` may use the buttons.
 
     `version` is the version of the snapshot that the page shows.
     """
