@@ -48,7 +48,7 @@ int main(int count, char **given) {
     text request = read_line(), key = read_file(given[1], fopen(given[1], "rb"));
     uint64_t value = strtoull(given[2], NULL, 10);
     shuffledp_result *answer = shuffledp_answer(request.bytes, request.size, key.bytes, key.size, value, -1);
-    memset(key.bytes, 0, key.size);
+    explicit_bzero(key.bytes, key.size);
     must(answer);
     text body, record;
     body.bytes = (uint8_t *)shuffledp_part(answer, 0, &body.size);

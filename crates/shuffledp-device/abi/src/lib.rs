@@ -15,7 +15,7 @@ use shuffledp_device::errors::{Code, Outcome, malformed, refuse};
 use zeroize::Zeroizing;
 
 /// Longest board that is searched.
-const MOST_BOARD_BYTES: usize = 1 << 32;
+const MOST_BOARD_BYTES: usize = 1 << 31;
 
 type Part = Zeroizing<Vec<u8>>;
 
