@@ -176,7 +176,7 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
         return _EXACT.add(Decimal(self.start), _EXACT.multiply(Decimal(symbol), Decimal(self.step)))
 
     def convert(self, symbols: float, answers: float = 1.0) -> float:
-        """The sum of numbers that a sum of symbols stands for, over this number of answers."""
+        """Convert the sum of the symbols of `answers` answers into the sum of their numbers."""
         return answers * float(self.start) + symbols * float(self.step)
 
     def name(self, symbol: int, unit: str) -> str:

@@ -33,7 +33,7 @@ class Changes:
         self._woken = asyncio.Event()
 
     async def wait_for_change(self, since: int) -> int:
-        """Returns the version as soon as it is another than `since`."""
+        """Return the version as soon as it differs from `since`."""
         while self.version == since:
             await self._woken.wait()
         return self.version

@@ -212,7 +212,7 @@ class ConsoleSource(Protocol):
         """Grows whenever the snapshot changes."""
 
     async def wait_for_change(self, since: int) -> int:
-        """Returns the version as soon as it is another than `since`."""
+        """Return the version as soon as it differs from `since`."""
 
     async def check(self) -> None:
         """Check once that there is something to show, before pages are served.
