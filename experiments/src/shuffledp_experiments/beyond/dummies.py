@@ -146,7 +146,7 @@ def sampled_share(epsilon: float) -> float:
 
 
 def threshold(delta: float) -> int:
-    """Sampled people below whose number a symbol is not shown: δ = exp(-C τ), by the same."""
+    """Least number τ of sampled people for a symbol to be shown: δ = exp(-C τ), same paper."""
     return math.ceil(math.log(1 / delta) / (math.log(1 / _ALPHA) - 1 / (1 + _ALPHA)))
 
 

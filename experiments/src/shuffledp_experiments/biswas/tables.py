@@ -1,4 +1,4 @@
-"""The papers' tables of δ: the own Theorem 1 beside other bounds, and over ε0, n and k."""
+"""The papers' tables of δ: their own Theorem 1 beside other bounds, and over ε0, n and k."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of bounds for one group of users: copied digits of the own theorem and of others.
+    """A table of bounds for one group of users: copied digits of the paper's theorem and of others.
 
     `nearest` is the group that comes nearest to the own digits, where those of `group` do not give
     them.
@@ -235,7 +235,7 @@ def _truth_rows(name: str, group: Group, epsilons: Sequence[float]) -> list[Row]
 def _judge_rows(
     name: str, group: Group, digits: Mapping[float, float], claims: list[PaperClaim]
 ) -> list[Row]:
-    """Rows of the own theorem's digits with their verdicts, which are added to `claims`."""
+    """Rows of the paper's own theorem with their verdicts, which are added to `claims`."""
     rows = []
     for epsilon, published in digits.items():
         certified, attained = both_sides(group, epsilon)
