@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shuffledp_core.documents.decimals import parse_decimal, spell_decimal
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.documents.wording import (
@@ -22,8 +23,6 @@ from shuffledp_core.documents.wording import (
     SymbolNames,
     SymbolRanges,
     SymbolScale,
-    parse_decimal,
-    spell_decimal,
     spell_value,
 )
 

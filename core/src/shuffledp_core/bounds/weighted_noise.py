@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from shuffledp_core.bounds.bounded_noise import bounded_laplace_variance, law_of_sum
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +42,71 @@ _NEGLIGIBLE: Final = 1e-11
 
 _STEP: Final = 0.01
 """Steps of a width, in standard deviations of the sum."""
+
+
+class CountNoise(NamedTuple):
+    """The noise of one node in the counts of a histogram (docs/accounting.md, N2).
+
+    The noises of all counts are independent and have one symmetric law, under the condition that
+    their sum is at most `spare`.
+
+    Attributes:
+        rate: ε of the noise in one count, in nats.
+        mean: largest size of a noise.
+        counts: how many counts there are.
+        spare: largest sum.
+    """
+
+    rate: Fraction
+    mean: int
+    counts: int
+    spare: int
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation in one count, without the condition."""
+        return float(bounded_laplace_variance(self.rate, self.mean) ** 0.5)
+
+    @property
+    def room_probability(self) -> float:
+        """Lower bound of the probability that a first draw meets the condition."""
+        import numpy as np
+
+        law = law_of_sum(self.rate, self.mean, self.counts)
+        return max(0.0, float(law.at_most(np.array([self.spare]))[0]) - law.error)
+
+    def largest_sum(self, terms: int, missed: float) -> int:
+        """Least number that a sum of this many noises exceeds with probability `missed` at most."""
+        import numpy as np
+
+        law = law_of_sum(self.rate, self.mean, terms)
+        enough = np.flatnonzero(law.cumulative - law.error >= 1 - missed)
+        most = terms * self.mean
+        return min(most, law.first + int(enough[0])) if enough.size else most
+
+    def widths(
+        self, weights: NDArray[np.float64], nodes: int, missed: float
+    ) -> NDArray[np.float64]:
+        """Half-widths that weighted sums of counts exceed with probability `missed` at most.
+
+        Args:
+            weights: shape (sums, counts).
+            nodes: how many nodes draw noise, at least 1.
+            missed: from 1e-3 to 0.5.
+        """
+        import numpy as np
+
+        laws = [np.unique(np.abs(row), return_counts=True) for row in weights]
+        kinds = max(values.size for values, _ in laws)
+        sizes = np.zeros((len(laws), kinds))
+        numbers = np.zeros((len(laws), kinds), dtype=np.int64)
+        for row, (values, counts) in enumerate(laws):
+            sizes[row, : values.size] = values
+            numbers[row, : counts.size] = counts * nodes
+        deviations = np.sqrt((weights**2).sum(axis=1) * nodes) * self.deviation
+        # A first draw without room is no draw: this makes no event more likely than by this factor.
+        likely = missed * self.room_probability**nodes
+        return half_widths(sizes, numbers, (self.rate, self.mean), deviations, likely)
 
 
 def noise_transform(rate: Fraction, mean: int, angles: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from math import prod
@@ -20,6 +20,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from shuffledp_core.documents.decimals import EXACT, parse_decimal, read_number, spell_decimal
+from shuffledp_core.documents.magnitudes import SymbolMagnitudes
 from shuffledp_core.documents.open_list import BLANKS, MISSING, SymbolHashes
 
 MOST_AXES: Final = 4
@@ -35,8 +37,6 @@ LONGEST_NAME: Final = 100
 LONGEST_UNIT: Final = 32
 
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{0,8}[1-9])?")
-_ENDS: Final = ("-inf", "inf")
 _REFUSED: Final = re.compile(
     "[\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200b\u200e"
     "\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb"
@@ -50,9 +50,6 @@ _UNSEEN: Final = re.compile("[\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe0f\U000e
 """Joiners and variation selectors: several scripts and emoji need them, and in most places no one
 sees them. Two texts that differ only in these count as the same.
 """
-
-_EXACT: Final = Context(prec=60)
-"""No sum or product of a scale has more digits."""
 
 FieldValue: TypeAlias = str | int | float | Decimal | bool | None
 """A value in a device's record; None, a number that is not finite and blank text are missing."""
@@ -133,7 +130,7 @@ class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ran
 
     def locate(self, answer: str) -> int:
         """The symbol of an answer. `ValueError`, which does not repeat it: values are secret."""
-        number = _read_number(answer)
+        number = read_number(answer)
         low, high = Decimal(self.edges[0]), Decimal(self.edges[-1])
         if not low <= number <= high:
             raise ValueError(f"expected a number: {self.describe('')}")
@@ -173,7 +170,7 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
 
     def value(self, symbol: int) -> Decimal:
         """The number that a symbol stands for."""
-        return _EXACT.add(Decimal(self.start), _EXACT.multiply(Decimal(symbol), Decimal(self.step)))
+        return EXACT.add(Decimal(self.start), EXACT.multiply(Decimal(symbol), Decimal(self.step)))
 
     def convert(self, symbols: float, answers: float = 1.0) -> float:
         """Convert the sum of the symbols of `answers` answers into the sum of their numbers."""
@@ -185,7 +182,7 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
 
     def locate(self, answer: str) -> int:
         """The symbol of an answer. `ValueError`, which does not repeat it: values are secret."""
-        steps = (Fraction(_read_number(answer)) - Fraction(self.start)) / Fraction(self.step)
+        steps = (Fraction(read_number(answer)) - Fraction(self.start)) / Fraction(self.step)
         nearest = round(steps)
         if not 0 <= nearest < self.size:
             raise ValueError(f"expected a number from {self.describe('')}")
@@ -200,7 +197,9 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
         yield from (self.start, self.step)
 
 
-SymbolMeaning: TypeAlias = SymbolNames | SymbolRanges | SymbolScale | SymbolHashes
+SymbolMeaning: TypeAlias = (
+    SymbolNames | SymbolRanges | SymbolScale | SymbolHashes | SymbolMagnitudes
+)
 """The meaning of the symbols of an axis."""
 
 
@@ -272,7 +271,7 @@ class NumberRange(_Words, frozen=True, kw_only=True, tag_field="kind", tag="rang
     def holds(self, answer: str) -> bool:
         """Return whether an answer is a number in the range."""
         try:
-            number = _read_number(answer)
+            number = read_number(answer)
         except ValueError:
             return False
         return Decimal(self.low) <= number < Decimal(self.high)
@@ -335,6 +334,8 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(f"a question has 1 to {MOST_AXES} axes, not {len(self.axes)}")
         if _count_seen(axis.field for axis in self.axes) < len(self.axes):
             raise ValueError("a field may be an axis of a question only once")
+        if sum(isinstance(axis.symbols, SymbolMagnitudes) for axis in self.axes) > 1:
+            raise ValueError("a question may add up only one field")
         self._check_others()
         if self.is_open and (len(self.axes) > 1 or self.others):
             raise ValueError("an open list is the only axis of its question, without others")
@@ -414,6 +415,12 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
         """The scale of a question with one axis of numbers; None for any other."""
         symbols = self.axes[0].symbols
         return symbols if len(self.axes) == 1 and isinstance(symbols, SymbolScale) else None
+
+    @property
+    def sum_axis(self) -> int | None:
+        """The axis of magnitudes, whose numbers are added up; None without such an axis."""
+        kinds = [isinstance(axis.symbols, SymbolMagnitudes) for axis in self.axes]
+        return kinds.index(True) if any(kinds) else None
 
     @property
     def unit(self) -> str:
@@ -524,26 +531,6 @@ def check_plain(what: str, text: str, most: int) -> None:
         raise ValueError(f"a {what} must be in Unicode form C (NFC)")
 
 
-def parse_decimal(text: str) -> Decimal:
-    """The number of a decimal in its only spelling, such as "-2.5".
-
-    Raises `ValueError`.
-    """
-    if not _DECIMAL.fullmatch(text) or text == "-0":
-        raise ValueError(
-            f"{text[:40]!r} is not a decimal such as 12.5: no exponent, no plus sign, no needless "
-            "zeros, up to 15 digits before the point and 9 after it"
-        )
-    return Decimal(text)
-
-
-def spell_decimal(number: Decimal) -> str:
-    """The only spelling of a number as `parse_decimal` reads it."""
-    text = f"{number:f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text in {"-0", ""} else text
-
-
 def spell_value(value: FieldValue) -> str | None:
     """A record's value as an answer; None for one that is missing. `TypeError` for other types."""
     if value is None:
@@ -557,11 +544,3 @@ def spell_value(value: FieldValue) -> str | None:
     # By its shortest spelling, as people write it: 0.1 is not below 0.1.
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     return f"{number:f}" if number.is_finite() else None
-
-
-def _read_number(answer: str) -> Decimal:
-    """An answer as a number: a decimal of ordinary length, however it is spelled."""
-    text = answer.strip(BLANKS)
-    if len(text) > 40 or not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?|[+-]?\.[0-9]+", text, re.ASCII):
-        raise ValueError("expected a number such as 12.5")
-    return Decimal(text)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from shuffledp_core.bounds.lower import Witness
     from shuffledp_core.bounds.node_noise import NodeNoise
     from shuffledp_core.bounds.one_report import OneReport
+    from shuffledp_core.bounds.weighted_noise import CountNoise
     from shuffledp_core.sampling.arrays import RandomArrays
 
 MAX_MEAN: Final = 2**14
@@ -144,6 +145,19 @@ class NodeHistogram(
         from shuffledp_core.bounds.node_noise import histogram_losses
 
         return histogram_losses(self.noise_epsilon, self.mean, self.symbols, self.dummies)
+
+    @property
+    def count_noise(self) -> CountNoise | None:
+        """One node's noise in the counts; None behind k-RR, whose noise depends on the values."""
+        from shuffledp_core.bounds.weighted_noise import CountNoise
+
+        return (
+            None
+            if self.blanket
+            else CountNoise(
+                self.noise_epsilon, self.mean, self.symbols, self.dummies - self.symbols * self.mean
+            )
+        )
 
     def largest_shift(self, liars: int) -> Fraction:
         """Shift if every report names a given symbol instead of another, debiased."""

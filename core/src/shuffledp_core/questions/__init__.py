@@ -8,8 +8,9 @@
     question.wording          # what the plan carries, and devices evaluate
     question.size             # symbols of the mechanism, node-histogram by default
 
-docs/how-to/ask-by-group.md, docs/how-to/open-lists.md; ADR 28 and 33. Every mistake in a
-description is a `UsageError` with one sentence that names the field and the remedy.
+docs/how-to/ask-by-group.md, docs/how-to/open-lists.md, docs/how-to/totals.md; ADR 28, 31 and 33.
+Every mistake in a description is a `UsageError` with one sentence that names the field and the
+remedy.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from shuffledp_core.questions.asking import (
     mechanism_of,
     strings,
     table,
+    total,
 )
 from shuffledp_core.questions.conditions import among, between
 from shuffledp_core.questions.described import read_question
 from shuffledp_core.questions.schema import (
+    AmountField,
     CategoryField,
     RangeField,
     RecordSchema,
@@ -39,6 +42,7 @@ __all__ = [
     "MECHANISM",
     "MOST_CELLS",
     "OTHERS",
+    "AmountField",
     "CategoryField",
     "QuestionKind",
     "RangeField",
@@ -53,4 +57,5 @@ __all__ = [
     "read_question",
     "strings",
     "table",
+    "total",
 ]

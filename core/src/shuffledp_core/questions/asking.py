@@ -22,7 +22,13 @@ from shuffledp_core.documents.wording import (
 )
 from shuffledp_core.errors import UsageError
 from shuffledp_core.questions.conditions import check_conditions
-from shuffledp_core.questions.schema import RecordSchema, TextField, check_text, shorten
+from shuffledp_core.questions.schema import (
+    AmountField,
+    RecordSchema,
+    TextField,
+    check_text,
+    shorten,
+)
 
 MECHANISM: Final = "node-histogram"
 """Mechanism of a question that names none: the smallest error, and no honest people needed."""
@@ -38,14 +44,23 @@ OTHERS: Final = "none of these"
 
 
 class QuestionKind(StrEnum):
-    """What a question counts.
+    """What a question asks for.
 
-    The values of one field, the combinations of several, or the most frequent texts of one field.
+    People with each value of one field, or with each combination of several; the most frequent
+    texts of one field; or the sum of one field, by any others.
     """
 
     COUNTS = "counts"
     TABLE = "table"
     STRINGS = "strings"
+    TOTAL = "total"
+
+    @property
+    def fields(self) -> range:
+        """How many fields it may name."""
+        return {"table": range(2, MOST_AXES + 1), "total": range(1, MOST_AXES + 1)}.get(
+            self.value, range(1, 2)
+        )
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,8 @@ class RecordQuestion:
     Attributes:
         schema: of the records.
         kind: what is counted.
-        fields: whose values are counted: one for counts and strings, 2 to 4 for a table.
+        fields: whose values are counted: one for counts and strings, 2 to 4 for a table; of a total
+            one field of amounts, and up to 3 others that make groups.
         where: conditions by field; people who do not meet all of them are counted as others.
         id: identifier, such as "table-of-sex-age".
         text: one sentence for people.
@@ -71,13 +87,14 @@ class RecordQuestion:
     others: str = OTHERS
 
     def __post_init__(self) -> None:
-        limits = (2, MOST_AXES) if self.kind is QuestionKind.TABLE else (1, 1)
-        if not limits[0] <= len(self.fields) <= limits[1]:
-            number = "one field" if limits[1] == 1 else f"2 to {MOST_AXES} fields"
+        limits = self.kind.fields
+        if len(self.fields) not in limits:
+            number = "one field" if len(limits) == 1 else f"{limits[0]} to {limits[-1]} fields"
             raise UsageError(
                 f"a question of the kind {self.kind.value!r} counts {number}, not "
                 f"{len(self.fields)}"
             )
+        self._check_amounts()
         for name in self.fields:
             self.schema.field(name)
             if self.fields.count(name) > 1:
@@ -94,6 +111,19 @@ class RecordQuestion:
                 "levels together, or ask for fewer fields"
             )
         _ = self.wording  # every mistake is found here
+
+    def _check_amounts(self) -> None:
+        amounts = [name for name in self.fields if isinstance(self.schema.field(name), AmountField)]
+        if self.kind is QuestionKind.TOTAL and len(amounts) != 1:
+            raise UsageError(
+                f"a total adds up one field of amounts, not {len(amounts)}: describe one with "
+                "least, such as [fields.income] with least = 1"
+            )
+        if self.kind is not QuestionKind.TOTAL and amounts:
+            raise UsageError(
+                f"the field {shorten(amounts[0])} has amounts, which are added up: ask for their "
+                'sum with ask = "total", or describe it by edges'
+            )
 
     def _check_open(self) -> None:
         """Check that texts without names are asked for as such, and nothing else is."""
@@ -131,7 +161,7 @@ class RecordQuestion:
     def wording(self) -> QuestionWording:
         """The question in words, as the plan carries it and devices evaluate it."""
         where = check_conditions(self.schema, self.where)
-        text = self.text or f"How many people are there for each {' and '.join(self.fields)}?"
+        text = self.text or self._sentence()
         text = check_text("sentence of a question", text, LONGEST_TEXT)
         others = "" if self.is_open else check_text("name of the others", self.others)
         name = self.id or _identifier(self.kind, self.fields)
@@ -150,6 +180,14 @@ class RecordQuestion:
         field = self.schema.field(name)
         symbols = field.hashes_of(*words, name) if isinstance(field, TextField) else field.symbols
         return QuestionAxis(field=name, unit=field.unit, symbols=symbols)
+
+    def _sentence(self) -> str:
+        if self.kind is not QuestionKind.TOTAL:
+            return f"How many people are there for each {' and '.join(self.fields)}?"
+        amounts = [isinstance(self.schema.field(name), AmountField) for name in self.fields]
+        groups = [name for name, adds in zip(self.fields, amounts, strict=True) if not adds]
+        whom = f" of the people for each {' and '.join(groups)}" if groups else " of all people"
+        return f"What is the sum of {self.fields[amounts.index(True)]}{whom}?"
 
     def locate_record(self, record: Mapping[str, FieldValue]) -> int:
         """The symbol of a record, as a device finds it."""
@@ -195,6 +233,18 @@ def strings(
 def mechanism_of(wording: QuestionWording) -> str:
     """The mechanism of a question in words that names none."""
     return OPEN_MECHANISM if wording.is_open else MECHANISM
+
+
+def total(
+    schema: RecordSchema,
+    *names: str,
+    where: Mapping[str, NameSet | NumberRange] | None = None,
+    id: str = "",  # noqa: A002 - the word of the documents
+    text: str = "",
+    others: str = OTHERS,
+) -> RecordQuestion:
+    """The sum of a field of amounts, for each combination of the values of up to 3 others."""
+    return RecordQuestion(schema, QuestionKind.TOTAL, names, where or {}, id, text, others)
 
 
 def _identifier(kind: QuestionKind, fields: tuple[str, ...]) -> str:

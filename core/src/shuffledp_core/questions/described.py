@@ -11,6 +11,7 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.questions.asking import OTHERS, QuestionKind, RecordQuestion
 from shuffledp_core.questions.conditions import among, between
 from shuffledp_core.questions.schema import (
+    AmountField,
     CategoryField,
     RangeField,
     RecordSchema,
@@ -24,6 +25,7 @@ MOST_BYTES: Final = 2**20
 """Longest description."""
 
 _KEYS: Final = ("id", "text", "ask", "of", "fields", "where", "others")
+_FIELD_KEYS: Final = ("names", "edges", "from", "to", "step", "least", "most", "parts", "unit")
 
 
 def read_question(text: str) -> RecordQuestion:
@@ -75,7 +77,7 @@ def convert_question(given: Mapping[str, Any]) -> RecordQuestion:
 _OF_TEXT: Final = ("text", "columns", "bits", "salt")
 
 _EXAMPLES: Final = {
-    "ask": 'add ask = "counts", ask = "table" or ask = "strings"',
+    "ask": 'add ask = "counts", ask = "table", ask = "strings" or ask = "total"',
     "of": 'name the fields that are counted, such as of = ["sex", "age"]',
     "fields": "describe each field in a table, such as [fields.age] with edges = [0, 18, 65]",
 }
@@ -96,25 +98,22 @@ def _convert_schema(given: object) -> RecordSchema:
 def _convert_field(given: object) -> SchemaField:
     if not isinstance(given, dict):
         raise UsageError(f"expected a table with names or edges, not {shorten(given)}")
-    _check_keys("a field", given, ("names", "edges", "from", "to", "step", "unit", *_OF_TEXT))
-    unit = given.get("unit", "")
-    ways = [key for key in ("names", "edges", "step", "text") if key in given]
+    _check_keys("a field", given, (*_FIELD_KEYS, *_OF_TEXT))
+    ways = [key for key in ("names", "edges", "step", "text", "least") if key in given]
     if len(ways) != 1:
         raise UsageError(
-            "describe the values in one way: names = [..], edges = [..], from, to and step, or "
-            "text = true"
+            "describe the values in one way: names = [..], edges = [..], from, to and step, "
+            "text = true, or least for amounts that are added up"
         )
-    if ways[0] != "step" and ("from" in given or "to" in given):
-        raise UsageError(f"from and to belong to a step, not to {ways[0]}: leave them out")
-    of_text = {key: given[key] for key in _OF_TEXT[1:] if key in given}
+    _check_companions(ways[0], given)
+    unit = given.get("unit", "")
     if ways[0] == "text":
         if given["text"] is not True:
             raise UsageError(f"text must be true, not {shorten(given['text'])}: or leave it out")
-        return TextField(unit=unit, **of_text)
-    if of_text:
-        raise UsageError(
-            f"{', '.join(of_text)} belong to a field with text = true, not to {ways[0]}"
-        )
+        return TextField(unit=unit, **{key: given[key] for key in _OF_TEXT[1:] if key in given})
+    if ways[0] == "least":
+        of_amounts = {key: given[key] for key in ("most", "parts") if key in given}
+        return AmountField(given["least"], unit=unit, **of_amounts)
     if ways[0] == "names":
         return CategoryField(_as_list("names", given["names"]), unit=unit)
     if ways[0] == "edges":
@@ -122,6 +121,21 @@ def _convert_field(given: object) -> SchemaField:
     if "from" not in given or "to" not in given:
         raise UsageError("a step needs from and to: name the first and the last number")
     return RangeField.steps(given["from"], given["to"], given["step"], unit=unit)
+
+
+def _check_companions(way: str, given: Mapping[str, Any]) -> None:
+    """Check that a field has no keys that belong to another way of describing it."""
+    companions = {
+        "least": (("most", "parts"), "least"),
+        "step": (("from", "to"), "a step"),
+        "text": (_OF_TEXT[1:], "a field with text = true"),
+    }
+    for other, (keys, what) in companions.items():
+        present = [key for key in keys if key in given]
+        if other != way and present:
+            raise UsageError(
+                f"{' and '.join(present)} belong to {what}, not to {way}: leave them out"
+            )
 
 
 def _convert_where(given: object) -> dict[str, NameSet | NumberRange]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 from typing import Final, TypeAlias
 
+from shuffledp_core.documents.decimals import parse_decimal, spell_decimal
+from shuffledp_core.documents.magnitudes import MOST_PARTS, SymbolMagnitudes, multiple_of
 from shuffledp_core.documents.open_list import SymbolHashes
 from shuffledp_core.documents.wording import (
     LONGEST_NAME,
@@ -20,8 +23,6 @@ from shuffledp_core.documents.wording import (
     SymbolNames,
     SymbolRanges,
     check_plain,
-    parse_decimal,
-    spell_decimal,
 )
 from shuffledp_core.errors import UsageError
 
@@ -36,6 +37,12 @@ BITS: Final = 13
 """Columns of an open list, and log2 of their cells, unless a description has others: 28 texts of
 1% of 10,000 people are told from a million candidates (docs/accounting.md, S23).
 """
+
+_FARTHEST: Final = 100
+"""Doublings among which the largest number is sought: more than any number has."""
+
+_DOUBLINGS: Final = 30
+"""The largest number of a field of amounts that names none is 2 to this power times its least."""
 
 
 @dataclass(frozen=True, init=False)
@@ -167,7 +174,59 @@ class TextField:
         return SymbolHashes(salt=salt, columns=self.columns, bits=self.bits)
 
 
-SchemaField: TypeAlias = CategoryField | RangeField | TextField
+@dataclass(frozen=True, init=False)
+class AmountField:
+    """A field of numbers from 0 up that are added up, whose range need not be known.
+
+    Attributes:
+        least: decimal; numbers are rounded at random to multiples of it, larger ones to
+            `parts` numbers between doublings.
+        parts: of 1 to 64. More round less, and have more noise.
+        most: decimal that no one should exceed; numbers above it count as it. Far too large costs
+            little.
+        unit: of the numbers; "" for none.
+    """
+
+    least: str
+    parts: int
+    most: str
+    unit: str
+
+    def __init__(
+        self, least: Number = 1, *, most: Number | None = None, parts: int = 2, unit: str = ""
+    ) -> None:
+        smallest = Decimal(spell_edge(least))
+        if smallest <= 0:
+            raise UsageError(f"least must be above 0, not {smallest}: name the smallest difference")
+        if isinstance(parts, bool) or not isinstance(parts, int) or not 1 <= parts <= MOST_PARTS:
+            raise UsageError(f"parts must be a whole number from 1 to {MOST_PARTS}, not {parts!r}")
+        largest = smallest * 2**_DOUBLINGS if most is None else Decimal(spell_edge(most))
+        if largest < smallest * 2 * (parts + 1):
+            raise UsageError(
+                f"most must be at least {2 * (parts + 1)} times least, not {largest}: a number of "
+                "so small a range has a step"
+            )
+        object.__setattr__(self, "least", spell_decimal(smallest))
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "most", spell_decimal(largest))
+        object.__setattr__(self, "unit", check_unit(unit))
+        try:
+            _ = self.symbols
+        except ValueError as error:
+            raise UsageError(f"{error}: choose a larger least, or a smaller most") from error
+
+    @property
+    def symbols(self) -> SymbolMeaning:
+        """The numbers of an axis of this field, up to the first that is not below `most`."""
+        steps = math.ceil(Decimal(self.most) / Decimal(self.least))
+        size = bisect_left(range(self.parts * _FARTHEST), steps, key=self._multiple) + 1
+        return SymbolMagnitudes(step=self.least, parts=self.parts, size=size)
+
+    def _multiple(self, symbol: int) -> int:
+        return multiple_of(symbol, self.parts)
+
+
+SchemaField: TypeAlias = CategoryField | RangeField | TextField | AmountField
 """A field of a schema."""
 
 
