@@ -41,6 +41,15 @@ def test_frequent_texts_are_found_among_candidates(tmp_path: Path) -> None:
     assert "news.example" in typed.said
 
 
+def test_a_value_of_unknown_range_is_added_up(tmp_path: Path) -> None:
+    typed = type_page("how-to/totals.md", tmp_path)
+    assert "node-histogram: sum over 10,000 users" in typed.said
+    assert "The answer: sum over 1,000 users" in typed.said
+    assert "EUR count in full" in typed.said
+    reports = [report.read_text() for report in (tmp_path / "out").glob("*/report.html")]
+    assert any("How much did you spend in the app last month?" in report for report in reports)
+
+
 def test_two_people_are_added_one_is_withdrawn_and_the_results_are_exported(tmp_path: Path) -> None:
     with stopped_after(tmp_path / "lab") as lab:
         admitted = type_page("how-to/people.md", tmp_path)

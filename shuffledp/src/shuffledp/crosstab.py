@@ -149,7 +149,7 @@ def table_of(
     """The cross table of a histogram; None for a question of one field, or no known margins."""
     if wording is None or len(wording.axes) < 2 or wording.size != len(estimate.values):
         return None
-    if mechanism.counts_columns or mechanism.for_ranges:
+    if mechanism.counts_columns or mechanism.for_ranges or wording.sum_axis is not None:
         return None
     fitted = fit_table(mechanism, estimate, wording.shape, present, has_others=bool(wording.others))
     return None if fitted is None else CrossTable(wording, fitted, truth)

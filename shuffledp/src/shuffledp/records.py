@@ -69,7 +69,8 @@ def load_records(file: Path, wording: QuestionWording, *, users: int, draw: bool
                     f"{file}, line {line}: no answer to the question {wording.id!r}: {error}; "
                     "correct the entry, or the question's file"
                 ) from error
-            symbol_of[entries] = symbol
+            if wording.sum_axis is None:  # amounts are rounded at random, for each person anew
+                symbol_of[entries] = symbol
         symbols.append(symbol)
     values = np.array(symbols, dtype=np.int64)
     drawn_from = None

@@ -22,6 +22,31 @@ COLUMNS: Final = (
 """Of every exported answer. `question` is the identifier of the question in words."""
 
 
+class SavedSum(msgspec.Struct, frozen=True, kw_only=True):
+    """The sum of one group, of a question that adds up a field."""
+
+    name: str
+    value: float
+    standard_error: float
+    low: float
+    high: float
+
+
+class SavedTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """The sums of a question that adds up a field."""
+
+    groups: tuple[SavedSum, ...]
+    unit: str
+
+    def __post_init__(self) -> None:
+        for group in self.groups:
+            numbers = (group.value, group.standard_error, group.low, group.high)
+            if not all(abs(number) <= LARGEST for number in numbers):
+                raise ValueError("a sum has a number that no round can have")
+            if len(group.name) > LONGEST_NAME:
+                raise ValueError("a sum has a name that is too long")
+
+
 class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The part of `report.json` that tables have: one number, or one for each value.
 
@@ -50,6 +75,7 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     epsilon_corrupted: float | None = None
     suite: str | None = None
     certified_at: int | None = None
+    totals: SavedTotals | None = None
 
     def __post_init__(self) -> None:
         columns = (self.values, self.errors, *self.bounds)
@@ -102,6 +128,11 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> str:
         """The mean, or the most frequent value and its share, with its standard error."""
+        if self.totals is not None and self.totals.groups:
+            largest = max(self.totals.groups, key=lambda group: group.value)
+            name = f"{largest.name}: sum" if largest.name else "sum"
+            spread = f"{largest.standard_error:.2g} {self.totals.unit}".rstrip()
+            return f"{name} {largest.value:.4g} ± {spread}"
         if self.is_sum:
             mean = self.values[0] / self.reports
             error = self.errors[0] / self.reports
@@ -112,7 +143,7 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.label(top)}: {share:.1%} ± {error:.1%}"
 
     def rows(self) -> Iterator[Row]:
-        """Rows of a table with `COLUMNS`: one for a sum, or one for each value of a histogram."""
+        """Rows of a table with `COLUMNS`: of sums, and one for each value of a histogram."""
         at = self.certified_at
         shared: Row = {
             "round": self.round,
@@ -135,6 +166,18 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
             "certified_at": at,
             "time": None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(),
         }
+        for group in () if self.totals is None else self.totals.groups:
+            row = shared | {
+                "quantity": "sum",
+                "value": None,
+                "label": group.name or None,
+                "unit": self.totals.unit if self.totals is not None else None,
+                "estimate": group.value,
+                "standard_error": group.standard_error,
+                "low_95": group.low,
+                "high_95": group.high,
+            }
+            yield {name: row[name] for name in COLUMNS}
         columns = zip(self.values, self.errors, *self.bounds, strict=True)
         for value, (estimate, error, low, high) in enumerate(columns):
             row = shared | {

@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
 
-from shuffledp import crosstab_page
+from shuffledp import crosstab_page, total_page
 from shuffledp.log_proofs import LOG_PROOF, RESULT_PROOF, LogPosition
 from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
+from shuffledp_core.answering.totals import FieldTotals
 from shuffledp_ops.rounds import charts, quantile_parts, string_parts, wording
 from shuffledp_ops.rounds.present import TEXTS, TRACED, describe_parameters
 from shuffledp_ops.rounds.report import RoundReport, is_open, show
@@ -86,7 +87,7 @@ def title(report: RoundReport) -> str:
     subject = report.column or report.final.population
     if is_open(report):
         return f"Frequent texts of {subject}"
-    if report.is_sum:
+    if report.is_sum or report.totals is not None:
         kind = "Sum"
     elif report.table is not None:
         kind = "Table"
@@ -134,6 +135,8 @@ def answer(report: RoundReport) -> Iterator[str]:
     yield f'<p class="answer">{_in_a_sentence(report)}</p>'
     if is_open(report):
         yield from string_parts.chart_and_table(report, _legend(report))
+    elif report.totals is not None:
+        yield from _sums(report, report.totals)
     elif report.table is not None:
         yield from crosstab_page.html_table(report.table)
         yield from (
@@ -147,8 +150,20 @@ def answer(report: RoundReport) -> Iterator[str]:
     yield "</section>"
 
 
+def _sums(report: RoundReport, totals: FieldTotals) -> Iterator[str]:
+    """The sums of groups as a table, or the histogram behind a single sum up to twice the cut."""
+    yield from total_page.html_table(totals)
+    if len(totals.groups) == 1:
+        shown = total_page.shown_symbols(totals, report.final.question_wording)
+        yield f"<figure>{_bars(report, shown)}"
+        yield f'<figcaption class="legend">{_legend(report)}</figcaption></figure>'
+    yield from (f'<p class="fine">{as_html(words)}</p>' for words in total_page.remarks(totals))
+
+
 def _in_a_sentence(report: RoundReport) -> str:
     estimate = report.answer
+    if report.totals is not None:
+        return total_page.in_a_sentence(report.totals)
     if report.is_sum:
         numbers = [
             charts.figure(number)
@@ -198,9 +213,19 @@ def _chart(report: RoundReport) -> str:
         return charts.interval(span, "The estimated sum with its 95% interval")
     if report.distribution is not None:
         return quantile_parts.chart(report, report.distribution)
-    labels = [report.label(symbol) for symbol in range(len(estimate.values))]
+    return _bars(report, len(estimate.values))
+
+
+def _bars(report: RoundReport, shown: int) -> str:
+    """The histogram of the first symbols."""
+    estimate, truths = report.answer, report.true_answer
     bars = charts.Bars(
-        labels, estimate.values, estimate.lows, estimate.highs, truths, named=bool(report.labels)
+        [report.label(symbol) for symbol in range(shown)],
+        estimate.values[:shown],
+        estimate.lows[:shown],
+        estimate.highs[:shown],
+        None if truths is None else truths[:shown],
+        named=bool(report.labels),
     )
     return charts.histogram(bars, "Estimated number of people for each value, with 95% intervals")
 

@@ -20,11 +20,20 @@ from rich.table import Table
 from shuffledp import open_lists
 from shuffledp.crosstab_page import remarks as table_remarks
 from shuffledp.crosstab_page import text_table
+from shuffledp.total_page import remarks as total_remarks
+from shuffledp.total_page import text_table as totals_table
 from shuffledp_core.answering.strings import FrequentText
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.errors import NotInstalledError
 from shuffledp_ops.rounds import wording
-from shuffledp_ops.rounds.report import RoundReport, TracedPerson, TraceOutcome, is_open, show
+from shuffledp_ops.rounds.report import (
+    RoundReport,
+    TracedPerson,
+    TraceOutcome,
+    is_open,
+    show,
+    true_quantile,
+)
 
 TRACED: Final = "traced.csv"
 """File with everyone whom corrupt nodes traced, in the folder of a simulated round."""
@@ -134,6 +143,8 @@ def _table(title: str) -> Table:
 def _answer_table(report: RoundReport) -> Table:
     if is_open(report):
         return _texts_table(report)
+    if report.totals is not None:
+        return totals_table(report.totals, f"The answer: sum over {report.accepted:,} users")
     if report.table is not None:
         return text_table(report.table, f"The answer: table over {report.accepted:,} users")
     if report.quantiles:
@@ -176,6 +187,7 @@ def _sum_table(report: RoundReport) -> Table:
 def _remarks(report: RoundReport) -> list[str]:
     """Remarks on the answer besides its numbers."""
     remarks = [] if report.table is None else [*table_remarks(report.table)][1:]
+    remarks += [] if report.totals is None else [*total_remarks(report.totals)]
     if report.open_list is not None:
         remarks += open_lists.remarks(report.open_list)
     if not report.estimate_in_interval and not is_open(report):
@@ -208,7 +220,7 @@ def _quantile_table(report: RoundReport) -> Table:
             escape(report.label(symbol)) for symbol in (quantile.bin, quantile.low, quantile.high)
         ]
         row = [f"{quantile.share:.0%}", names[0], f"{names[1]} .. {names[2]}"]
-        true = report.true_quantile(quantile.share)
+        true = true_quantile(report, quantile.share)
         if true is not None:
             row.append(escape(report.label(true)))
         table.add_row(*row)

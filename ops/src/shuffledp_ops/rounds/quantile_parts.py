@@ -10,7 +10,7 @@ import numpy as np
 from shuffledp.pages import as_html
 from shuffledp_core.answering.quantiles import BinDistribution
 from shuffledp_ops.rounds import charts
-from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.report import RoundReport, true_quantile
 
 POINTS: Final = 96
 """Most points of the curve, each with its own interval."""
@@ -59,7 +59,7 @@ def table(report: RoundReport) -> Iterator[str]:
             as_html(report.label(symbol)) for symbol in (quantile.bin, quantile.low, quantile.high)
         )
         data = f"<td>{name}</td><td>{low} to {high}</td>"
-        true = report.true_quantile(quantile.share)
+        true = true_quantile(report, quantile.share)
         if true is not None:
             data += f"<td>{as_html(report.label(true))}</td>"
         yield f'<tr><th scope="row">{quantile.share:.0%}</th>{data}</tr>'

@@ -22,6 +22,7 @@ from shuffledp_core.answering.quantiles import (
     distribution_of,
 )
 from shuffledp_core.answering.strings import OpenListAnswer
+from shuffledp_core.answering.totals import FieldTotals, totals_of
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.wording import SymbolScale
@@ -244,11 +245,17 @@ class RoundReport:
         """The quantiles that are shown; none without `distribution`."""
         return [] if self.distribution is None else self.distribution.quantiles()
 
-    def true_quantile(self, share: float) -> int | None:
-        """The bin of the true quantile; None outside of a simulation."""
-        if self.truth is None:
-            return None
-        return int(np.searchsorted(np.cumsum(self.truth), share * int(self.truth.sum())))
+    @cached_property
+    def totals(self) -> FieldTotals | None:
+        """The sums of a question that adds up a field; None for any other."""
+        nodes = self.final.nodes if self.final.mechanism.dummies_per_node else 0
+        return totals_of(
+            self.final.mechanism,
+            self.estimate,
+            self.final.question_wording,
+            present_messages(self.counted_reports, nodes),
+            self.truth,
+        )
 
     @property
     def estimate_in_interval(self) -> bool:
@@ -312,6 +319,7 @@ class RoundReport:
             "labels": list(self.labels) or None,
             **({} if self.table is None else {"table": self.table.to_dict()}),
             **({} if self.open_list is None else {"open_list": asdict(self.open_list)}),
+            **({} if self.totals is None else {"totals": self.totals.to_dict()}),
             "epsilon": self.final.epsilon.certified,
             "epsilon_attained": self.final.epsilon.attained,
             "delta": self.final.delta,
@@ -342,12 +350,19 @@ def show(value: float | None) -> str:
     return "no finite bound" if value is None else f"{value:.4g}"
 
 
+def true_quantile(report: RoundReport, share: float) -> int | None:
+    """The bin of the true quantile; None outside of a simulation."""
+    if report.truth is None:
+        return None
+    return int(np.searchsorted(np.cumsum(report.truth), share * int(report.truth.sum())))
+
+
 def _quantiles_of(report: RoundReport) -> list[dict[str, Any]]:
     return [
         {
             **quantile._asdict(),
             "names": [report.label(at) for at in (quantile.bin, quantile.low, quantile.high)],
-            "true_bin": report.true_quantile(quantile.share),
+            "true_bin": true_quantile(report, quantile.share),
         }
         for quantile in report.quantiles
     ]

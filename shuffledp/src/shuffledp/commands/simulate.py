@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from shuffledp.simulation import Answer
     from shuffledp_core.answering.quantiles import BinDistribution
     from shuffledp_core.answering.strings import OpenListAnswer
+    from shuffledp_core.answering.totals import FieldTotals
     from shuffledp_core.documents.wording import QuestionWording
 
 
@@ -175,6 +176,19 @@ def _crosstab(answer: Answer, wording: QuestionWording) -> CrossTable | None:
     return table_of(answer.spec, answer.estimate, wording, present, truth)
 
 
+def _totals(answer: Answer, wording: QuestionWording) -> FieldTotals | None:
+    from fractions import Fraction
+
+    import numpy as np
+
+    from shuffledp_core.answering.estimates import Present
+    from shuffledp_core.answering.totals import totals_of
+
+    truth = np.atleast_1d(answer.true_total).astype(np.int64)
+    present = Present(Fraction(answer.users), answer.nodes)
+    return totals_of(answer.spec, answer.estimate, wording, present, truth)
+
+
 def _question_entries(
     answer: Answer, wording: QuestionWording, open_list: OpenListAnswer | None
 ) -> dict[str, Any]:
@@ -183,7 +197,10 @@ def _question_entries(
     if open_list is not None:
         return {"question": wording.id, "open_list": asdict(open_list)}
     crosstab = _crosstab(answer, wording)
+    totals = _totals(answer, wording)
     table = {} if crosstab is None else {"table": crosstab.to_dict()}
+    if totals is not None:
+        table["totals"] = totals.to_dict()
     return {"question": wording.id, "labels": list(names_of(answer.spec, wording)), **table}
 
 
@@ -191,7 +208,7 @@ def _render(
     answer: Answer, wording: QuestionWording | None, capped: int, open_list: OpenListAnswer | None
 ) -> Iterator[RenderableType]:
     """The answer as a cross table with its remarks, if the question has several fields."""
-    from shuffledp import open_lists
+    from shuffledp import open_lists, total_page
     from shuffledp.crosstab import names_of
     from shuffledp.crosstab_page import remarks, text_table
 
@@ -201,6 +218,12 @@ def _render(
         yield from open_lists.remarks(open_list)
         return
     crosstab = None if wording is None else _crosstab(answer, wording)
+    totals = None if wording is None else _totals(answer, wording)
+    if totals is not None:
+        title = f"[bold]{answer.spec.kind}[/bold]: sum over {answer.users:,} users"
+        yield total_page.text_table(totals, title)
+        yield from total_page.remarks(totals)
+        return
     if crosstab is None:
         names = (
             () if wording is None or answer.quantity == "sum" else names_of(answer.spec, wording)
