@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from log_world import LogWorld
 from typer.testing import CliRunner, Result
@@ -18,8 +19,9 @@ from typer.testing import CliRunner, Result
 from shuffledp_accountant.ledger_app import app
 from shuffledp_accountant.log_reading import Allowance, LogLimits, WebSource
 from shuffledp_core.documents.signed import to_json
-from shuffledp_core.errors import ConfigError, LogProofError, UnreachableError
+from shuffledp_core.errors import ConfigError, LogProofError, UnreachableError, UsageError
 from shuffledp_ops.commands import app as ops_app
+from shuffledp_ops.keys.renewal import renew
 
 
 @pytest.fixture
@@ -151,3 +153,15 @@ def test_a_registry_entry_states_what_the_log_adds_up_to(world: LogWorld) -> Non
     assert entry["evidence"]["entries"] == 3
     assert entry["evidence"]["witnesses"] == ["witness-1", "witness-2"]
     assert "value" not in to_json(entry).decode()
+
+
+def test_a_log_that_no_device_asks_for_is_not_ended(world: LogWorld) -> None:
+    with world.branch("ledger") as ledger:
+        ledger.announce()
+    world.change_roster(log=msgspec.UNSET)
+    with pytest.raises(UsageError, match="leave --end-log out"):
+        renew(
+            world.deployment.folder,
+            new_roster=True,
+            end_log=world.folder / "ledger" / "log" / "checkpoint",
+        )

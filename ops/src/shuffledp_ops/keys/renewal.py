@@ -125,7 +125,10 @@ def _ended_log(roster: Roster, checkpoint: Path) -> LogTerms:
     """The roster's statement that the present log ended with this checkpoint."""
     terms = roster.log_terms
     if terms is None:
-        raise UsageError(f"the roster of {roster.deployment!r} requires no public log")
+        raise UsageError(
+            f"the roster of {roster.deployment!r} names no witnesses, so devices do not ask for "
+            "its log and nothing has to be ended: leave --end-log out"
+        )
     data = read_file(checkpoint, "last checkpoint of the public log", MAX_NOTE_BYTES)
     last = parse_checkpoint(check_note(parse_note(data), log_key_of(roster)))
     signer = roster.accountant.identity_key  # later rosters may have another one
