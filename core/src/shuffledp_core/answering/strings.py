@@ -123,7 +123,7 @@ def find_strings(
             "file with one text in each line"
         )
     columns = ColumnCounts(hashes, values)
-    threshold, expected = _threshold(columns, len(texts), most_false)
+    threshold, expected = least_threshold(columns, len(texts), most_false)
     cells = hashes.cells_of(np.array(hashes.locate_all(texts), dtype=np.int64))
     least_counts = columns.counts[np.arange(hashes.columns)[:, np.newaxis], cells].min(axis=0)
     listed = np.flatnonzero(least_counts >= threshold)
@@ -138,7 +138,7 @@ def find_strings(
     )
 
 
-def _threshold(
+def least_threshold(
     columns: ColumnCounts, candidates: int, most_false: float, more: int = 0
 ) -> tuple[float, float]:
     """The least threshold with at most `most_false` false texts expected, and how many that are.
@@ -155,7 +155,7 @@ def _threshold(
 def _least_people(columns: ColumnCounts, candidates: int, most_false: float) -> int | None:
     """The least number of people of a further text that is listed with probability `FOUND`."""
     # The counts that the further text would add may reach the threshold, too.
-    threshold, _ = _threshold(columns, candidates, most_false, more=1)
+    threshold, _ = least_threshold(columns, candidates, most_false, more=1)
     if math.isinf(threshold):
         return None
     people = np.arange(1, math.ceil(threshold - columns.numbers[0]) + 1)
