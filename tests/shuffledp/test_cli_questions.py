@@ -127,6 +127,20 @@ def test_simulate_finds_frequent_texts(shell: Shell, open_list: Path, homepages:
     assert "2 candidates were looked up" in " ".join(out.split())
 
 
+def test_advise_says_how_many_people_are_enough(shell: Shell, tmp_path: Path) -> None:
+    question = tmp_path / "wide.toml"
+    question.write_text(HOMEPAGES.replace("bits = 6", "bits = 13"))
+    line = f"advise --users 10000 --epsilon 1 --delta 1e-6 --question {question}"
+    advice = shell.json(line)
+    enough = advice["least_people"]
+    assert enough["1000"]["10"] <= enough["1000000"]["10"] <= 100
+    assert enough["1000000"]["100"] is None
+    assert 14 < advice["error"] < 15
+    code, out, _ = shell.run(line)
+    assert code == 0
+    assert "3 columns of 8,192 cells" in out
+
+
 def test_simulate_looks_up_the_candidates_of_a_file(
     shell: Shell, open_list: Path, homepages: Path, tmp_path: Path
 ) -> None:

@@ -5,9 +5,11 @@ docs/how-to/open-lists.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +19,19 @@ from rich.table import Table
 
 from shuffledp.columns import read_text
 from shuffledp.records import read_rows
-from shuffledp_core.answering.strings import OpenListAnswer, add_truth, find_strings
+from shuffledp_core.answering.strings import (
+    FALSE_TEXTS,
+    FOUND,
+    OpenListAnswer,
+    add_truth,
+    find_strings,
+)
+from shuffledp_core.bounds.node_noise import NodeNoise, conditional_law, noise_of_nodes
 from shuffledp_core.documents.wording import QuestionWording
+from shuffledp_core.mechanisms import NodeColumns
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 SHOWN: Final = 40
 """Texts that the terminal lists; `report.json` has all."""
@@ -101,3 +114,101 @@ def remarks(answer: OpenListAnswer) -> Iterator[str]:
         "Each interval contains the true number of its text with probability 95%; texts whose "
         "numbers came out high are more likely to be listed."
     )
+
+
+CANDIDATES: Final = (1_000, 10_000, 100_000, 1_000_000)
+FREQUENT: Final = (10, 30, 100)
+"""Numbers of candidates, and of texts that are equally frequent, for which `advise` looks ahead."""
+
+
+@dataclass(frozen=True)
+class OpenListOutlook:
+    """What an open list will find, before anyone answers: from the noise alone.
+
+    Attributes:
+        spec: the mechanism.
+        nodes: nodes that add dummies.
+        least: for each number of candidates, and of texts that are equally frequent, how many
+            people of a text are enough; None if no number is.
+    """
+
+    spec: NodeColumns
+    nodes: int
+    least: dict[int, dict[int, int | None]]
+
+    @property
+    def error(self) -> float:
+        """Standard error of a count, with the noise of all nodes."""
+        return self.spec.node_noise * math.sqrt(self.nodes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of `advise --format json`."""
+        return {
+            "mechanism": self.spec.kind,
+            "messages": self.spec.messages_per_user,
+            "dummies_per_node": self.spec.dummies_per_node,
+            "error": self.error,
+            "nodes": self.nodes,
+            "least_people": {
+                str(candidates): {str(texts): least for texts, least in row.items()}
+                for candidates, row in self.least.items()
+            },
+        }
+
+    def render(self) -> Iterator[RenderableType]:
+        """Tables and remarks for a terminal."""
+        table = Table(
+            title="People of a text that are enough to list it with probability 95%",
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+        )
+        table.add_column("candidates", justify="right")
+        for texts in FREQUENT:
+            table.add_column(f"of {texts} such texts", justify="right")
+        for candidates, row in self.least.items():
+            numbers = ["none" if least is None else f"{least:,}" for least in row.values()]
+            table.add_row(f"{candidates:,}", *numbers)
+        yield table
+        yield (
+            f"Take [bold cyan]{self.spec.kind}[/bold cyan]: {self.spec.messages_per_user} messages "
+            f"a user and {self.spec.dummies_per_node:,} dummies of each node; a count has a "
+            f"standard error of {self.error:.3g} with the noise of all {self.nodes} nodes."
+        )
+        yield (
+            f"At most {FALSE_TEXTS:g} texts that no one has are expected to be listed. Where no "
+            "number of people is enough, ask with more bits or columns. If every node is corrupt, "
+            "the hashes are in the open."
+        )
+
+
+def look_ahead(spec: NodeColumns, nodes: int) -> OpenListOutlook:
+    """What an open list will find with this mechanism, if its other texts are rare."""
+    size = spec.columns[0]
+    law = conditional_law(spec.noise_epsilon, spec.mean, size, spec.column_dummies[0])
+    noise = noise_of_nodes(((1, law),), nodes)
+    least = {
+        candidates: {
+            texts: _least_people(noise, candidates, (texts + 1) / size, len(spec.columns))
+            for texts in FREQUENT
+        }
+        for candidates in CANDIDATES
+    }
+    return OpenListOutlook(spec, nodes, least)
+
+
+def _least_people(noise: NodeNoise, candidates: int, full: float, columns: int) -> int | None:
+    """The threshold that excludes false texts, less the noise that a text may have.
+
+    `full` is the share of cells with frequent texts. The noise is rounded outward.
+    """
+    values, masses = noise.blocks(-1)
+    reached = np.cumsum(masses)  # that noise is at least -value, the values ascending
+    false = candidates * np.minimum(full + reached, 1.0) ** columns
+    few = np.flatnonzero(false <= FALSE_TEXTS)
+    if not few.size:
+        return None
+    threshold = -int(values[few[-1]])
+    lows, shares = noise.blocks(1)
+    at_least = np.cumsum(shares[::-1])[::-1] ** columns
+    return threshold - int(lows[np.flatnonzero(at_least >= FOUND)[-1]])

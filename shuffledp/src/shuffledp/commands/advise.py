@@ -79,6 +79,9 @@ def advise(
             raise UsageError("--question has the domain: leave --max-value and --symbols out")
         wording = load_wording(question, is_sum=False)
         sizes = targets.Sizes(None, wording.size)
+        if wording.is_open:
+            _advise_open(wording, scenario, epsilon, output)
+            return
     limits = targets.SearchLimits(max_error, max_messages, epsilon_local)
     with working("comparing mechanisms"):
         comparison = targets.compare_mechanisms(scenario, sizes, epsilon, limits)
@@ -94,8 +97,40 @@ def advise(
         print_rich(*_answer(comparison))
 
 
+def _advise_open(
+    wording: QuestionWording, scenario: Scenario, epsilon: float, output: OutputFormat
+) -> None:
+    """Print what an open list will find; one mechanism counts it."""
+    from shuffledp.choosing import calibrate
+    from shuffledp.commands.questions import setting_of
+    from shuffledp.commands.respond import print_json, print_rich
+    from shuffledp.open_lists import look_ahead
+    from shuffledp_core.mechanisms import NodeColumns
+    from shuffledp_core.questions import mechanism_of
+
+    plan = calibrate(
+        mechanism_of(wording),
+        epsilon=epsilon,
+        delta=scenario.delta,
+        setting=setting_of(scenario, wording.size),
+        rounds=scenario.rounds,
+        columns=wording.columns,
+    )
+    if not isinstance(plan.spec, NodeColumns):
+        raise TypeError("an open list is counted in columns")
+    outlook = look_ahead(plan.spec, scenario.nodes)
+    if output is OutputFormat.JSON:
+        print_json(outlook.to_dict())
+        return
+    typer.echo(describe(wording))
+    print_rich(*outlook.render())
+
+
 def describe(wording: QuestionWording) -> str:
     """The question's cells in a line."""
+    if wording.is_open:
+        cells = f"{len(wording.columns)} columns of {wording.columns[0]:,} cells"
+        return f"{wording.text} (any text, hashed into {cells})"
     cells = " x ".join(f"{size:,}" for size in wording.shape)
     others = f", and one for “{wording.others}”" if wording.others else ""
     return f"{wording.text} ({cells} cells{others})"
