@@ -317,3 +317,12 @@ def test_published_formulas_ask_for_more_dummies_than_are_needed() -> None:
     program = errors["Luo, Wang, Yi 2022, their program"]
     assert errors["dummy-histogram"] < program < errors["Luo, Wang, Yi 2022"] / 2
     assert errors["Luo, Wang, Yi 2022"] < errors["Balcer, Cheu 2020"] < errors["k-RR"]
+
+
+def test_texts_of_a_hundredth_of_the_people_are_found_and_sampling_misses_them() -> None:
+    rows = quick("n18").rows
+    listed = {(row.series[:6], row.x): row.y for row in rows if row.y_name.startswith("prob")}
+    # A text is missed with probability 5% at most: of 200 more than 50 are once in 1e20 runs.
+    assert listed["hashed", 100] > 0.75
+    assert listed["hashed", 50] < listed["hashed", 100]
+    assert listed["Nebula", 100] < 0.5

@@ -10,6 +10,7 @@ from shuffledp_experiments.beyond.measured import N11, N13, N15
 from shuffledp_experiments.beyond.parties import N5, N10
 from shuffledp_experiments.beyond.rounds import N7, N14
 from shuffledp_experiments.beyond.statements import N1, N2
+from shuffledp_experiments.beyond.texts import N18
 from shuffledp_experiments.beyond.tightness import N8, N9
 from shuffledp_experiments.beyond.utility import N3, N4, N6, N12
 from shuffledp_experiments.entry import Experiment
@@ -32,4 +33,5 @@ ENTRIES: Final[tuple[Experiment, ...]] = (
     N15,
     N16,
     N17,
+    N18,
 )
