@@ -19,13 +19,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from shuffledp_core.documents.wording import (
-    QuestionAxis,
-    SymbolMeaning,
-    SymbolNames,
-    SymbolRanges,
-    SymbolScale,
-)
 from shuffledp_core.errors import (
     AccessDenied,
     MalformedDocumentError,
@@ -152,54 +145,6 @@ def test_a_form_becomes_the_plan_of_the_command(deployment: Deployment) -> None:
     assert plan.question == 0
     assert plan.epsilon_local is msgspec.UNSET
     assert plan_of({**FIELDS, "epsilon_local": "6.5"}, deployment.roster).epsilon_local == 6.5
-
-
-@pytest.mark.parametrize(
-    ("values", "meaning", "shown"),
-    [
-        ("", SymbolScale(start="0", step="1", size=21), "0 to 20 h"),
-        ("scale: 18.5, 0.5", SymbolScale(start="18.5", step="0.5", size=21), "18.5 to 28.5 h"),
-        ("ranges: 0, 15, inf", SymbolRanges(edges=("0", "15", "inf")), "0 or more h"),
-        ("names: none;  some ; all", SymbolNames(names=("none", "some", "all")), "none h, some h"),
-    ],
-)
-def test_a_form_takes_the_question_in_words_and_carries_it_on(
-    deployment: Deployment, values: str, meaning: SymbolMeaning, shown: str
-) -> None:
-    words = {"words_id": "sleep", "words_text": "How long\ndid you <b>sleep</b>?"}
-    words |= {"words_field": "hours", "words_unit": "h", "words_values": values}
-    plan = plan_of({**FIELDS, **words}, deployment.roster)
-    assert plan.wording is not msgspec.UNSET
-    assert plan.wording.axes == (QuestionAxis(field="hours", unit="h", symbols=meaning),)
-    assert plan.wording.text == "How long did you <b>sleep</b>?"
-    page = confirm_open(VIEWER, plan, {**FIELDS, **words}, None, "token")
-    assert "How long did you &lt;b&gt;sleep&lt;/b&gt;? (sleep)" in page
-    assert f"histogram of “hours”: {shown}" in page
-    assert 'name="words_field" value="hours"' in page
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ({"words_unit": "h"}, "“Identifier of the question”: a question in words needs it"),
-        ({"words_id": "q", "words_text": "Q?"}, "“Field”: a question in words needs it"),
-        ({"words_id": "No", "words_text": "Q?", "words_field": "f"}, "is not a valid identifier"),
-        (
-            {"words_id": "q", "words_text": "Q?", "words_field": "f", "words_values": "1 to 5"},
-            "“Meaning of the values”: write “names: yes; no”",
-        ),
-        (
-            {"words_id": "q", "words_text": "Q?", "words_field": "f", "words_values": "x" * 301},
-            "shuffledp round --words",
-        ),
-    ],
-)
-def test_wrong_words_in_a_form_are_named(
-    deployment: Deployment, words: dict[str, str], says: str
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        plan_of({**FIELDS, **words}, deployment.roster)
-    assert says in ask(VIEWER, deployment.roster, words, str(refused.value))
 
 
 def test_a_form_asks_for_the_number_of_the_question_and_carries_it_on(

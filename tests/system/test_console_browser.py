@@ -316,6 +316,39 @@ def test_axe_finds_nothing_against_wcag(
     page.close()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("field", "values", "answer"),
+    [
+        (
+            "smoker | age",
+            "names: yes; no | ranges: 0, 18, inf",
+            "“smoker”: yes, no; “age”: 0 or more; all others: none of these",
+        ),
+        ("homepage", "texts", "“homepage”: any text of up to 256 characters"),
+    ],
+)
+def test_a_question_over_records_is_typed_and_reviewed(
+    served: Served, operator: BrowserContext, scheme: str, field: str, values: str, answer: str
+) -> None:
+    page = operator.new_page()
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto(f"{served.base}/open")
+    page.get_by_label("Minimum reports").fill("20")
+    page.get_by_label("Maximum reports").fill("40")
+    page.get_by_label("Identifier of the question").fill("typed")
+    page.get_by_label("Question", exact=True).fill("Who are you?")
+    page.get_by_label("Field", exact=True).fill(field)
+    page.get_by_label("Meaning of the values").fill(values)
+    page.get_by_role("button", name="Review plan").click()
+    assert answer in page.inner_text("dl")
+    assert page.get_by_role("button", name="Open the round").is_visible()
+    checked = Axe().run(page, options=WCAG).response
+    assert checked["passes"]
+    assert checked["violations"] == []
+    page.close()
+
+
 CONTRAST = """() => {
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = (c) => c.slice(0, 3).map((v) => v / 255)

@@ -19,6 +19,7 @@ from shuffledp_core.documents.wording import (
 )
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS
+from shuffledp_core.questions import OTHERS, TextField, mechanism_of
 from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.pki import ANALYST, Deployment
@@ -51,6 +52,14 @@ MOST_REASON: Final = 200
 LONGEST_VALUES: Final = 300
 """Characters of the meaning of all values; a form has few bytes, `round --words` takes more."""
 
+BETWEEN: Final = "|"
+"""Character between the fields of a table, their units and their values."""
+
+COLUMN_MECHANISMS: Final = tuple(
+    name for name, mechanism in MECHANISMS.items() if mechanism.counts_columns
+)
+"""Mechanisms that count each field by itself."""
+
 _LARGEST: Final = 10**9
 _DEADLINE: Final = 30.0
 
@@ -70,6 +79,8 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
     if mix not in set(Mix):
         raise UsageError(f"mix: {mix[:40]!r} is none of {', '.join(Mix)}")
     wording = wording_of(fields)
+    if wording is not None and wording.is_open:
+        mechanism = mechanism_of(wording)
     largest = _integer(fields, "max_value", 1) if wording is None else wording.size - 1
     fewest = _integer(fields, "min_reports", 1)
     colluding = (
@@ -114,29 +125,60 @@ def wording_of(fields: Mapping[str, str]) -> QuestionWording | None:
                 "a question without"
             )
     try:
-        axis = QuestionAxis(
-            field=unicodedata.normalize("NFC", typed["words_field"]),
-            unit=unicodedata.normalize("NFC", typed["words_unit"]),
-            symbols=_meaning(fields, unicodedata.normalize("NFC", typed["words_values"])),
+        axes = _axes(fields, typed)
+        by_columns = fields.get("mechanism") in COLUMN_MECHANISMS
+        return QuestionWording(
+            id=typed["words_id"],
+            text=unicodedata.normalize("NFC", typed["words_text"]),
+            axes=axes,
+            others=OTHERS if len(axes) > 1 and not by_columns else "",
         )
-        text = unicodedata.normalize("NFC", typed["words_text"])
-        return QuestionWording(id=typed["words_id"], text=text, axes=(axis,))
     except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def _meaning(fields: Mapping[str, str], values: str) -> SymbolMeaning:
-    if len(values) > LONGEST_VALUES:
+def _axes(fields: Mapping[str, str], typed: Mapping[str, str]) -> tuple[QuestionAxis, ...]:
+    """An axis for each field, of which a table has several, separated as their values are."""
+    if len(typed["words_values"]) > LONGEST_VALUES:
         raise UsageError(
             f"words_values: at most {LONGEST_VALUES} characters fit; `shuffledp round --words` "
             "takes a file with more"
         )
+    names = _split(typed["words_field"])
+    parts = {"words_values": [typed["words_values"]], "words_unit": [typed["words_unit"]]}
+    if len(names) > 1:
+        parts = {name: _split(typed[name]) for name in parts}
+        if not typed["words_unit"]:
+            parts["words_unit"] = [""] * len(names)
+    for name, given in parts.items():
+        if len(given) != len(names):
+            raise UsageError(
+                f"{name}: {len(names)} fields need as many parts, separated by “{BETWEEN}”, not "
+                f"{len(given)}"
+            )
+    return tuple(
+        QuestionAxis(field=name, unit=unit, symbols=_meaning(fields, values, typed["words_id"]))
+        for name, unit, values in zip(
+            names, parts["words_unit"], parts["words_values"], strict=True
+        )
+    )
+
+
+def _split(text: str) -> list[str]:
+    composed = unicodedata.normalize("NFC", text)
+    return [part.strip() for part in composed.split(BETWEEN)]
+
+
+def _meaning(fields: Mapping[str, str], values: str, name: str) -> SymbolMeaning:
+    values = unicodedata.normalize("NFC", values)
     kind, _, rest = values.partition(":")
     parts = tuple(part.strip() for part in rest.split(";" if kind == "names" else ","))
     if kind == "names":
         return SymbolNames(names=parts)
     if kind == "ranges":
         return SymbolRanges(edges=parts)
+    if values == "texts":
+        return TextField().hashes_of(name)
     size = _integer(fields, "max_value", 1) + 1
     if not values:
         return SymbolScale(start="0", step="1", size=size)
@@ -144,7 +186,7 @@ def _meaning(fields: Mapping[str, str], values: str) -> SymbolMeaning:
         return SymbolScale(start=parts[0], step=parts[1], size=size)
     raise UsageError(
         "words_values: write “names: yes; no”, “ranges: 0, 15, 60, inf” or “scale: 18.5, 0.5”, "
-        "or leave it empty for whole numbers from 0"
+        "“texts” for an open list, or leave it empty for whole numbers from 0"
     )
 
 

@@ -73,12 +73,21 @@ _WORDS: Final = {
         "One sentence, which devices show; it is signed and becomes public.",
         LONGEST_TEXT,
     ),
-    "words_field": ("Field", "Name of the field in a device's record.", LONGEST_NAME),
-    "words_unit": ("Unit", "Of the field's numbers; empty: none.", LONGEST_UNIT),
+    "words_field": (
+        "Field",
+        "Name of the field in a device's record; for a table 2 to 4, such as “sex | age”.",
+        LONGEST_NAME + 50,
+    ),
+    "words_unit": (
+        "Unit",
+        "Of the field's numbers; empty: none. For a table one part for each field: “| years”.",
+        LONGEST_UNIT + 16,
+    ),
     "words_values": (
         "Meaning of the values",
         "“names: yes; no”, “ranges: 0, 15, 60, inf” or “scale: 18.5, 0.5”, its first number and "
-        "its step. Empty: whole numbers from 0.",
+        "its step. “texts” asks for the most frequent texts. For a table one part for each field: "
+        "“names: f; m | ranges: 0, 18, inf”. Empty: whole numbers from 0.",
         LONGEST_VALUES,
     ),
 }
@@ -179,10 +188,11 @@ def confirm_open(
     answer = "histogram" if histogram else "sum and mean"
     question_rows = {"question": f"{answer} of whole numbers from 0 to {fields['max_value']}"}
     if plan.wording is not UNSET:
-        (axis,) = plan.wording.axes
+        axes = (f"“{axis.field}”: {axis.symbols.describe(axis.unit)}" for axis in plan.wording.axes)
+        others = f"; all others: {plan.wording.others}" if plan.wording.others else ""
         question_rows = {
             "question": f"{plan.wording.text} ({plan.wording.id})",
-            "answer": f"{answer} of “{axis.field}”: {axis.symbols.describe(axis.unit)}",
+            "answer": f"{answer} of {'; '.join(axes)}{others}",
         }
     rows = question_rows | {
         "population": f"“{plan.population}”",
