@@ -28,7 +28,7 @@ from shuffledp_core.answering.strings import (
 )
 from shuffledp_core.bounds.node_noise import NodeNoise, conditional_law, noise_of_nodes
 from shuffledp_core.documents.wording import QuestionWording
-from shuffledp_core.mechanisms import NodeColumns
+from shuffledp_core.mechanisms.columns import ColumnsSpec
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -132,7 +132,7 @@ class OpenListOutlook:
             people of a text are enough; None if no number is.
     """
 
-    spec: NodeColumns
+    spec: ColumnsSpec
     nodes: int
     least: dict[int, dict[int, int | None]]
 
@@ -182,14 +182,14 @@ class OpenListOutlook:
         )
 
 
-def look_ahead(spec: NodeColumns, nodes: int) -> OpenListOutlook:
+def look_ahead(spec: ColumnsSpec, nodes: int) -> OpenListOutlook:
     """What an open list will find with this mechanism, if its other texts are rare."""
-    size = spec.columns[0]
+    size = spec.column_sizes[0]
     law = conditional_law(spec.noise_epsilon, spec.mean, size, spec.column_dummies[0])
     noise = noise_of_nodes(((1, law),), nodes)
     least = {
         candidates: {
-            texts: _least_people(noise, candidates, (texts + 1) / size, len(spec.columns))
+            texts: _least_people(noise, candidates, (texts + 1) / size, len(spec.column_sizes))
             for texts in FREQUENT
         }
         for candidates in CANDIDATES

@@ -12,7 +12,7 @@ from shuffledp.choosing import calibrate
 from shuffledp_core.answering.strings import FALSE_TEXTS, ColumnCounts, least_threshold
 from shuffledp_core.bounds.node_noise import conditional_law
 from shuffledp_core.documents.open_list import SymbolHashes
-from shuffledp_core.mechanisms import NodeColumns
+from shuffledp_core.mechanisms.columns import ColumnsSpec
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import DELTA
 from shuffledp_experiments.beyond.dummies import sampled_share, threshold
@@ -40,7 +40,7 @@ class _Outcome(NamedTuple):
     false: int
 
 
-def _spec(users: int, epsilon: float) -> NodeColumns:
+def _spec(users: int, epsilon: float) -> ColumnsSpec:
     plan = calibrate(
         "node-columns",
         epsilon=epsilon,
@@ -48,13 +48,13 @@ def _spec(users: int, epsilon: float) -> NodeColumns:
         setting=Setting(users, 1),
         columns=_HASHES.shape,
     )
-    if not isinstance(plan.spec, NodeColumns):
+    if not isinstance(plan.spec, ColumnsSpec):
         raise TypeError("the plan is for columns")
     return plan.spec
 
 
 def _play(
-    spec: NodeColumns, users: int, people: int, candidates: int, rng: np.random.Generator
+    spec: ColumnsSpec, users: int, people: int, candidates: int, rng: np.random.Generator
 ) -> _Outcome:
     """One round in which the hashes of all candidates are drawn anew."""
     cells = rng.integers(0, _HASHES.shape[0], (_HASHES.columns, candidates))
@@ -72,9 +72,11 @@ def _play(
     return _Outcome(listed_frequent, int(listed.sum()))
 
 
-def _noise(spec: NodeColumns, rng: np.random.Generator) -> NDArray[np.int64]:
+def _noise(spec: ColumnsSpec, rng: np.random.Generator) -> NDArray[np.int64]:
     """The noise of all nodes in every count, by the law of a single count."""
-    law = conditional_law(spec.noise_epsilon, spec.mean, spec.columns[0], spec.column_dummies[0])
+    law = conditional_law(
+        spec.noise_epsilon, spec.mean, spec.column_sizes[0], spec.column_dummies[0]
+    )
     shape = (_NODES, _HASHES.columns, _HASHES.shape[0])
     drawn = rng.choice(np.arange(law.size) - spec.mean, size=shape, p=law)
     return np.asarray(drawn.sum(axis=0))

@@ -105,7 +105,7 @@ def _advise_open(
     from shuffledp.commands.questions import setting_of
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.open_lists import look_ahead
-    from shuffledp_core.mechanisms import NodeColumns
+    from shuffledp_core.mechanisms.columns import ColumnsSpec
     from shuffledp_core.questions import mechanism_of
 
     plan = calibrate(
@@ -116,7 +116,7 @@ def _advise_open(
         rounds=scenario.rounds,
         columns=wording.columns,
     )
-    if not isinstance(plan.spec, NodeColumns):
+    if not isinstance(plan.spec, ColumnsSpec):
         raise TypeError("an open list is counted in columns")
     outlook = look_ahead(plan.spec, scenario.nodes)
     if output is OutputFormat.JSON:
