@@ -140,13 +140,13 @@ async def test_both_answer_a_round_and_their_messages_are_on_the_board(
             system.deployment.roster.analyst, await ended(system, round_id), Result
         )
         assert (result.accepted, result.dropped) == (3, 0)
-        signed = json.dumps(json.loads(await in_c.get(f"rounds/{round_id}/result"))["result"])
+        published = await in_c.get(f"rounds/{round_id}/result")
         board = await in_c.get(f"rounds/{round_id}/board")
     record_in_c = (in_c.keys / "record").read_bytes()
     with pytest.raises(CodedError, match="ForeignDocumentError"):  # the receipt of the other
         loaded.check_receipt(in_c.roster, in_c.root_key, record_in_c, receipt)
     for memory in (record, record_in_c):
-        evidence = (in_c.roster, in_c.root_key, memory, signed.encode())
+        evidence = (in_c.roster, in_c.root_key, memory, published)
         assert loaded.find_messages(*evidence, board) == messages
         with pytest.raises(CodedError, match="ForeignDocumentError"):
             loaded.find_messages(*evidence, board[1:] + board[:1])

@@ -10,14 +10,14 @@ use zeroize::Zeroizing;
 
 use crate::TAG_BYTES;
 use crate::claims::{check_receipt, make_claim};
-use crate::documents::{Frame, quote};
+use crate::documents::{Frame, frame, quote};
 use crate::errors::{Code, Outcome, malformed, refuse};
 use crate::json::{Value, parse};
-use crate::log::read_remembered;
+use crate::log::{Entry, check_result_logged, read_remembered};
 use crate::policy::Policy;
 use crate::randomness::{Integers, system_random};
 use crate::rounds::{CheckedRound, Roster, Terms, verify_round};
-use crate::schema::{Check, object, or_null, text, to_hex, whole};
+use crate::schema::{Check, list, object, or_null, text, to_hex, whole};
 use crate::sealing::{Ephemeral, seal_envelope};
 use crate::wording::symbol_names;
 
@@ -172,11 +172,13 @@ pub fn answer(request: &Request, key: &[u8; 32], value: u64, response: Option<u6
         Base64::encode_string(&envelope),
     );
     let facts = Facts {
+        population: request.value.text_at("population").into(),
         round_id: checked.round_id.clone(),
         entry: checked.entry.name.clone(),
         credential: claim.signer,
         envelope_digest: to_hex(&Sha256::digest(&envelope)),
         manifest_digest: checked.manifest_digest.clone(),
+        log: checked.log.as_ref().map(|log| log.text.clone()),
         message_bytes: checked.geometry.plain_bytes(),
     };
     let head = facts.to_text();
@@ -214,10 +216,13 @@ fn layer_keys(checked: &CheckedRound) -> impl Iterator<Item = Outcome<Ephemeral>
 
 /// The public facts of a submission that its sender keeps.
 struct Facts {
+    population: String,
     round_id: String,
     entry: String,
     credential: String,
     envelope_digest: String,
+    /// The public log as it was shown with the round.
+    log: Option<String>,
     /// Of the manifest that was shown to this device.
     manifest_digest: String,
     message_bytes: u64,
@@ -226,13 +231,15 @@ struct Facts {
 impl Facts {
     fn to_text(&self) -> String {
         format!(
-            "{{\"round_id\":{},\"entry\":{},\"credential\":{},\"envelope_digest\":{},\
-             \"manifest_digest\":{},\"message_bytes\":{}}}",
+            "{{\"population\":{},\"round_id\":{},\"entry\":{},\"credential\":{},\"envelope_digest\":{},\
+             \"manifest_digest\":{},\"log\":{},\"message_bytes\":{}}}",
+            quote(&self.population),
             quote(&self.round_id),
             quote(&self.entry),
             quote(&self.credential),
             quote(&self.envelope_digest),
             quote(&self.manifest_digest),
+            self.log.as_deref().map_or_else(|| "null".into(), quote),
             self.message_bytes,
         )
     }
@@ -246,11 +253,13 @@ impl Facts {
         object(
             &value,
             &[
+                ("population", &text),
                 ("round_id", &text),
                 ("entry", &text),
                 ("credential", &text),
                 ("envelope_digest", &text),
                 ("manifest_digest", &text),
+                ("log", &|value| or_null(value, &text)),
                 ("message_bytes", &whole),
             ],
             &[],
@@ -271,14 +280,30 @@ pub fn check_answer_receipt(roster: &str, root_key: &str, record: &[u8], receipt
 
 /// How many of the sender's messages are on a board, which the analyst's signed result names.
 ///
+/// `result` is the gateway's answer: the signed result, and the proof that it is in the public log.
+///
 /// It checks that the board is the result's and that the messages are on it, not the answer that
 /// the analyst computed from it.
 pub fn find_messages(roster: &str, root_key: &str, record: &[u8], result: &str, board: &[u8]) -> Outcome<u64> {
     let roster = Roster::verify(roster, root_key)?;
     let (facts, messages) = Facts::split(record)?;
-    let result = roster.only("analyst")?.verify(&Frame::parse(result)?, "result")?;
+    let body = parse(result)?;
+    let discards: Check = &|value| list(value, &frame);
+    object(&body, &[("result", &frame)], &[("discards", discards), ("log", &text)])?;
+    let signed = Frame::of(body.at("result"));
+    let result = roster.only("analyst")?.verify(&signed, "result")?;
     if result.text_at("round_id") != facts.text_at("round_id") || result.text_at("deployment") != roster.deployment() {
         return refuse(Code::ForeignDocument, "the result is of another round");
+    }
+    if roster.log().is_some() {
+        let Some(proof) = body.at("log").text() else {
+            return refuse(Code::LogProof, "the result comes without a proof that it is in the public log; ask again");
+        };
+        let (population, digest) = (facts.text_at("population"), signed.digest());
+        let round_id = facts.text_at("round_id");
+        let entry = Entry { event: "published", population, round_id, documents: &[], digest: Some(&digest) };
+        let remembered = facts.at("log").text().map(|text| read_remembered(text, &roster)).transpose()?.flatten();
+        check_result_logged(proof, &roster, &entry, remembered.as_ref())?;
     }
     match result.at("manifest_digest").text() {
         Some(named) if named != facts.text_at("manifest_digest") => {

@@ -22,17 +22,22 @@ pub struct Entry<'a> {
     pub event: &'a str,
     pub population: &'a str,
     pub round_id: &'a str,
-    pub document: &'a str,
+    /// Documents that the entry has in full.
+    pub documents: &'a [&'a str],
+    /// Digest of a document that it has by its digest only.
+    pub digest: Option<&'a str>,
 }
 
 impl Entry<'_> {
     fn to_text(&self) -> String {
+        let documents: Vec<String> = self.documents.iter().map(|document| quote(document)).collect();
+        let digest = self.digest.map_or_else(String::new, |digest| format!(",\"digest\":{}", quote(digest)));
         format!(
-            "{{\"event\":{},\"population\":{},\"round_id\":{},\"documents\":[{}]}}",
+            "{{\"event\":{},\"population\":{},\"round_id\":{},\"documents\":[{}]{digest}}}",
             quote(self.event),
             quote(self.population),
             quote(self.round_id),
-            quote(self.document),
+            documents.join(","),
         )
     }
 }
@@ -290,19 +295,42 @@ pub fn read_remembered(text: &str, roster: &Roster) -> Outcome<Option<Checkpoint
     let Some(log) = roster.log() else { return Ok(None) };
     let proof = Proof::parse(text)?;
     let ended = log.at("ended").list();
-    let is_of = |number: &usize| proof.note.text.starts_with(&format!("{}\n", name_of(roster, *number)));
-    let before = (0..ended.len()).find(is_of);
+    let before = ended_number(&proof, roster, ended);
     let number = before.unwrap_or(ended.len());
     let (origin, size, root) = proof.checkpoint(&name_of(roster, number), &key_of(roster, log, number)?)?;
     let Some(at) = before else {
         let window = Window::parse(&proof.extra, size)?;
         return Ok(Some(Checkpoint { origin, size, root, window, witnesses: Vec::new(), text: text.into() }));
     };
-    let end = i128::from(size).cmp(&ended[at].whole_at("size"));
-    if end.is_gt() || end.is_eq() && to_hex(&root) != ended[at].text_at("root") {
+    check_ended(size, &root, &ended[at])?;
+    Ok(None)
+}
+
+/// The number of the ended log that a proof is of, if it is one.
+fn ended_number(proof: &Proof, roster: &Roster, ended: &[Value]) -> Option<usize> {
+    (0..ended.len()).find(|number| proof.note.text.starts_with(&format!("{}\n", name_of(roster, *number))))
+}
+
+fn check_ended(size: u64, root: &Hash, ended: &Value) -> Outcome<()> {
+    let end = i128::from(size).cmp(&ended.whole_at("size"));
+    if end.is_gt() || end.is_eq() && to_hex(root) != ended.text_at("root") {
         return unlogged("the roster says that an earlier public log ended otherwise than it was shown to this device");
     }
-    Ok(None)
+    Ok(())
+}
+
+/// Checks that a result is in a public log of the deployment, which may have ended since, and that it
+/// does not contradict what this device was shown before.
+pub fn check_result_logged(text: &str, roster: &Roster, entry: &Entry, remembered: Option<&Checkpoint>) -> Outcome<()> {
+    let Some(log) = roster.log() else { return Ok(()) };
+    let proof = Proof::parse(text)?;
+    let ended = log.at("ended").list();
+    let before = ended_number(&proof, roster, ended);
+    let shown = check_proof(proof, text, roster, before.unwrap_or(ended.len()), entry)?;
+    match before {
+        Some(at) => check_ended(shown.size, &shown.root, &ended[at]),
+        None => check_same_history(&shown, remembered),
+    }
 }
 
 /// Checks that an entry is in the present log, that enough witnesses signed it, and that it does not
@@ -313,9 +341,15 @@ pub fn check_logged(
     entry: &Entry,
     remembered: Option<&Checkpoint>,
 ) -> Outcome<Checkpoint> {
+    let number = roster.log().map_or(0, |log| log.at("ended").list().len());
+    let shown = check_proof(Proof::parse(text)?, text, roster, number, entry)?;
+    check_same_history(&shown, remembered)?;
+    Ok(shown)
+}
+
+/// Checks that an entry is in one of the deployment's logs, and that enough witnesses signed it.
+fn check_proof(proof: Proof, text: &str, roster: &Roster, number: usize, entry: &Entry) -> Outcome<Checkpoint> {
     let Some(log) = roster.log() else { return unlogged("the roster names no witnesses") };
-    let proof = Proof::parse(text)?;
-    let number = log.at("ended").list().len();
     let name = name_of(roster, number);
     let (origin, size, root) = proof.checkpoint(&name, &key_of(roster, log, number)?)?;
     if origin != name {
@@ -340,9 +374,7 @@ pub fn check_logged(
         return unlogged("no log holds an entry of this length");
     }
     check_inclusion(sha256(&[&[0], data.as_bytes()]), proof.index, size, &root, &proof.hashes)?;
-    let shown = Checkpoint { origin, size, root, window, witnesses, text: text.into() };
-    check_same_history(&shown, remembered)?;
-    Ok(shown)
+    Ok(Checkpoint { origin, size, root, window, witnesses, text: text.into() })
 }
 
 fn check_same_history(shown: &Checkpoint, remembered: Option<&Checkpoint>) -> Outcome<()> {

@@ -351,7 +351,8 @@ fn check_log(announced: &Value, manifest: &Value, terms: &Terms) -> Outcome<Chec
         event: "reserved",
         population: terms.population,
         round_id: manifest.text_at("round_id"),
-        document: &document,
+        documents: &[&document],
+        digest: None,
     };
     check_logged(proof, terms.roster, &entry, terms.remembered)
 }

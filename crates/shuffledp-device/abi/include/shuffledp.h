@@ -56,9 +56,10 @@ shuffledp_result *shuffledp_check_receipt(
     const uint8_t *record, size_t record_length,
     const uint8_t *receipt, size_t receipt_length);
 
-/* Finds the messages of a record on the board of a signed result. Part 0: how many are there, decimal;
- * fewer than were sent means that a node cheated, and record and receipt are the evidence. The
- * answer itself is not computed again: `shuffledp verify` does. */
+/* Finds the messages of a record on the board of a result. result: the gateway's answer as it came,
+ * with the proof of the public log, which is required where the roster names witnesses. Part 0: how
+ * many are there, decimal; fewer than were sent means that a node cheated, and record and receipt
+ * are the evidence. The answer itself is not computed again: `shuffledp verify` does. */
 shuffledp_result *shuffledp_find_messages(
     const uint8_t *roster, size_t roster_length,
     const uint8_t *root_key, size_t root_key_length,

@@ -1,0 +1,96 @@
+"""The C library after a round: the result in the public log, its manifest, and the messages."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from c_library import CLibrary, CodedError, build_library
+from client_rounds import NOW, POPULATION, ROUND_ID
+from log_vectors import LogDraft, witnessed_roster
+from page_world import POLICY, PageGateway
+from vector_world import identity, make_member, sign_roster
+
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.signed import to_json
+from shuffledp_core.runtime.keys import ROOT
+from shuffledp_core.transparency.entries import result_entry
+
+pytestmark = pytest.mark.slow
+
+
+class LoggedRound:
+    """A round in a public log with three witnesses, answered by the library."""
+
+    def __init__(self, library: CLibrary) -> None:
+        self.library = library
+        roster = witnessed_roster()
+        self.gateway = PageGateway(roster=roster)
+        self.log = LogDraft(self.gateway.draft.signed_certificate(), roster, size=51, index=50)
+        announced = msgspec.structs.replace(self.gateway.draft.announcement(), log=self.log.text())
+        member = make_member("in-c")
+        self.roster = sign_roster(roster).to_bytes()
+        self.root_key = identity(ROOT).public_key.hex().encode()
+        request = {
+            "roster": self.roster.decode(), "root_key": self.root_key.decode(),
+            "announcement": to_json(announced).decode(), "policy": POLICY,
+            "population": POPULATION, "now": NOW, "round_id": ROUND_ID,
+            "credential": member.credential.to_bytes().decode(),
+        }  # fmt: skip
+        body, self.record, _ = library.answer(request, member.private_key, 2)
+        self.gateway.accepted["member"] = base64.b64decode(json.loads(body)["envelope"])
+
+    def logged(self) -> LogDraft:
+        """The log with the result as its last entry."""
+        assert self.gateway.result is not None
+        digest = document_digest(self.gateway.result)
+        return replace(
+            self.log, size=60, last=result_entry(POPULATION, ROUND_ID, digest).to_bytes()
+        )
+
+    def find(self, log: LogDraft | None) -> int:
+        """Messages of the record that the library finds, with this proof of the log."""
+        body: dict[str, Any] = {"result": msgspec.to_builtins(self.gateway.result), "discards": []}
+        if log is not None:
+            body["log"] = log.text()
+        return self.library.find_messages(
+            self.roster, self.root_key, self.record, json.dumps(body).encode(), self.gateway.board
+        )
+
+
+@pytest.fixture(scope="module")
+def library() -> CLibrary:
+    return CLibrary.load(build_library())
+
+
+def test_no_result_is_believed_but_the_one_in_the_log(library: CLibrary) -> None:
+    answered = LoggedRound(library)
+    answered.gateway.end()
+    logged = answered.logged()
+    assert logged.last is not None
+    for lie in (
+        None,  # no proof
+        answered.log,  # of the round's reservation
+        replace(logged, last=logged.last.replace(b"published", b"reserved")),
+        replace(logged, witnesses=("witness-1",)),
+        replace(logged, history="fork"),
+    ):
+        with pytest.raises(CodedError, match="LogProofError"):
+            answered.find(lie)
+    assert answered.find(logged) == 1
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"), [("ab" * 32, "FalseResultError"), (None, "MalformedDocumentError")]
+)
+def test_no_result_of_another_manifest_is_believed(
+    library: CLibrary, named: str | None, expected: str
+) -> None:
+    answered = LoggedRound(library)
+    answered.gateway.end(manifest_digest=named or msgspec.UNSET)
+    with pytest.raises(CodedError, match=expected):
+        answered.find(answered.logged())
