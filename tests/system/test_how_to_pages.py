@@ -50,6 +50,13 @@ def test_a_value_of_unknown_range_is_added_up(tmp_path: Path) -> None:
     assert any("How much did you spend in the app last month?" in report for report in reports)
 
 
+def test_people_are_shown_on_a_map(tmp_path: Path) -> None:
+    typed = type_page("how-to/maps.md", tmp_path)
+    assert "5 x 6 cells" in typed.said or "not on the map" in typed.said
+    assert (tmp_path / "out" / "latest" / "map.geojson").exists()
+    assert 'class="chart map"' in (tmp_path / "out" / "latest" / "report.html").read_text()
+
+
 def test_two_people_are_added_one_is_withdrawn_and_the_results_are_exported(tmp_path: Path) -> None:
     with stopped_after(tmp_path / "lab") as lab:
         admitted = type_page("how-to/people.md", tmp_path)

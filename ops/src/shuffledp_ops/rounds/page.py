@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
 
-from shuffledp import crosstab_page, total_page
+from shuffledp import crosstab_page, map_page, total_page
 from shuffledp.log_proofs import LOG_PROOF, RESULT_PROOF, LogPosition
 from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
 from shuffledp_core.answering.totals import FieldTotals
 from shuffledp_ops.rounds import charts, quantile_parts, string_parts, wording
-from shuffledp_ops.rounds.present import TEXTS, TRACED, describe_parameters
+from shuffledp_ops.rounds.present import MAP, TEXTS, TRACED, describe_parameters
 from shuffledp_ops.rounds.report import RoundReport, is_open, show
 
 PAGE: Final = "report.html"
@@ -48,6 +48,7 @@ _DOCUMENTS: Final = {
     HISTORY: "the proof that they are exactly the messages of the listed people",
     "report.json": "all numbers in machine-readable form (not signed)",
     "plot.png": "the chart (not signed)",
+    MAP: "the map's cells for geographic programs, as GeoJSON (not signed)",
     TEXTS: "the frequent texts as a table (not signed)",
     TRACED: "everyone whom the corrupt nodes of a simulation traced (not signed)",
 }
@@ -138,6 +139,8 @@ def answer(report: RoundReport) -> Iterator[str]:
     elif report.totals is not None:
         yield from _sums(report, report.totals)
     elif report.table is not None:
+        if map_page.edges_of(report.table) is not None:
+            yield f"<figure>{map_page.picture(report.table)}</figure>"
         yield from crosstab_page.html_table(report.table)
         yield from (
             f'<p class="fine">{as_html(words)}</p>' for words in crosstab_page.remarks(report.table)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from shuffledp import open_lists
+from shuffledp import map_page, open_lists
 from shuffledp.crosstab_page import remarks as table_remarks
 from shuffledp.crosstab_page import text_table
 from shuffledp.total_page import remarks as total_remarks
@@ -41,6 +41,9 @@ TRACED: Final = "traced.csv"
 TEXTS: Final = "texts.csv"
 """File with the frequent texts of an open list, in the folder of a round."""
 
+MAP: Final = "map.geojson"
+"""File with the cells of a map, in the folder of its round."""
+
 SHOWN_PEOPLE: Final = 10
 """Traced people whom the terminal lists; the rest are in `TRACED`."""
 
@@ -62,6 +65,8 @@ def write_report(report: RoundReport, folder: Path) -> None:
     from shuffledp_ops.rounds.picture import draw_report
 
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
+    if report.table is not None and map_page.edges_of(report.table) is not None:
+        (folder / MAP).write_text(json.dumps(map_page.geojson(report.table)) + "\n")
     if report.trace is not None:
         _write_traced(report.trace, folder / TRACED)
     write_texts(report, folder)
@@ -121,6 +126,8 @@ def print_folder(folder: Path) -> None:
 
 def print_report(report: RoundReport, console: Console) -> None:
     """Prints the answer, the guarantee and the time of each stage, for people."""
+    if report.table is not None and map_page.edges_of(report.table) is not None:
+        console.print(*map_page.text_map(report.table), sep="\n", markup=False, highlight=False)
     console.print(_answer_table(report))
     for remark in _remarks(report):
         console.print(f"[dim]{remark}[/dim]\n")

@@ -208,7 +208,9 @@ def _render(
     answer: Answer, wording: QuestionWording | None, capped: int, open_list: OpenListAnswer | None
 ) -> Iterator[RenderableType]:
     """The answer as a cross table with its remarks, if the question has several fields."""
-    from shuffledp import open_lists, total_page
+    from rich.text import Text
+
+    from shuffledp import map_page, open_lists, total_page
     from shuffledp.crosstab import names_of
     from shuffledp.crosstab_page import remarks, text_table
 
@@ -231,6 +233,8 @@ def _render(
         yield _table(answer, capped, names)
         return
     title = f"[bold]{answer.spec.kind}[/bold]: table over {answer.users:,} users"
+    if map_page.edges_of(crosstab) is not None:
+        yield Text("\n".join(map_page.text_map(crosstab)))
     yield text_table(crosstab, title)
     yield from list(remarks(crosstab))[1:]
 

@@ -1,0 +1,96 @@
+"""Maps: cross tables over latitude and longitude as a picture, as text, and as GeoJSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from client_rounds import Draft, make_certificate, make_deployment
+from rich.console import Console
+
+from shuffledp import map_page
+from shuffledp_core.answering.estimation import estimate
+from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.questions import RangeField, RecordSchema, table
+from shuffledp_ops.rounds.page import page
+from shuffledp_ops.rounds.present import MAP, print_report, write_report
+from shuffledp_ops.rounds.report import RoundReport
+
+COUNTS = [700, 100, 100, 100, 100, 400, 100]
+
+
+def make(folder: Path, units: tuple[str, str] = ("°N", "°E"), south: float = -1) -> RoundReport:
+    schema = RecordSchema(
+        {
+            "lat": RangeField([south, 0, 1], unit=units[0]),
+            "lon": RangeField([10, 11, 12, 13], unit=units[1]),
+        }
+    )
+    wording = table(schema, "lat", "lon").wording
+    spec = KRRHistogram(symbols=7, blanket=Fraction(1, 4))
+    draft = Draft(make_deployment(folder / "keys"))
+    final = make_certificate(draft.deployment, spec, wording=wording)
+    users = sum(COUNTS)
+    return RoundReport(
+        "ab" * 16, users, users, users, estimate(spec, COUNTS, users), final, "sealed-box", {}, {},
+        labels=wording.names(), column=", ".join(wording.fields),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> RoundReport:
+    return make(tmp_path)
+
+
+def test_the_page_shows_every_cell_north_up(report: RoundReport) -> None:
+    assert report.table is not None
+    svg = map_page.picture(report.table)
+    rects = svg.split("<rect")[1:]
+    assert len(rects) == 6
+    assert 'y="0.0"' in rects[3]  # the second row of cells is the northern one
+    assert 'fill-opacity="1.00"' in rects[0]  # the fullest cell is in the south-west
+    assert "0–1 °N, 12–13 °E: about" in rects[5]
+    assert svg in page(report, [MAP])
+    assert f'<a href="{MAP}">' in page(report, [MAP])
+
+
+def test_the_terminal_has_a_line_for_each_row(report: RoundReport) -> None:
+    assert report.table is not None
+    north, south = map_page.text_map(report.table)
+    assert len(north) == len(south) == 6
+    assert south.startswith("██")
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_report(report, console)
+    assert south.rstrip() in console.export_text()
+
+
+def test_geojson_has_closed_polygons_with_the_fitted_numbers(
+    report: RoundReport, tmp_path: Path
+) -> None:
+    write_report(report, tmp_path)
+    cells = json.loads((tmp_path / MAP).read_text())
+    assert cells["type"] == "FeatureCollection"
+    assert report.table is not None
+    numbers = [number for row in report.table.cells for number in row]
+    assert len(cells["features"]) == len(numbers) == 6
+    first = cells["features"][0]
+    ring = first["geometry"]["coordinates"][0]
+    assert ring == [[10, -1], [11, -1], [11, 0], [10, 0], [10, -1]]
+    for feature, number in zip(cells["features"], numbers, strict=True):
+        assert feature["properties"]["people"] == number.value
+        assert feature["properties"]["low_95"] == number.low
+
+
+@pytest.mark.parametrize(
+    ("units", "south"), [(("", ""), -1), (("°E", "°N"), -1), (("°N", "°E"), -91)]
+)
+def test_other_tables_are_no_maps(tmp_path: Path, units: tuple[str, str], south: float) -> None:
+    other = make(tmp_path, units, south)
+    assert map_page.edges_of(other.table) is None
+    assert 'class="chart map"' not in page(other, [])
+    write_report(replace(other), tmp_path)
+    assert not (tmp_path / MAP).exists()
