@@ -218,7 +218,7 @@ def test_an_accountant_that_dies_settles_when_it_is_back(
     round_id, began = driver.open(), time.time()
     with system.down("accountant"):
         driver.submit(20)
-        again = "accountant does not answer.*asking again"
+        again = "accountant does not answer.*retrying"
         system.until_logged(system.container("analyst"), f"{again}|{round_id}.*round failed", began)
     assert driver.ask("finish") == {"accepted": 20, "verified": 20}
     assert system.charges(round_id) == ["settled"]
@@ -260,7 +260,7 @@ def test_a_database_that_is_away_while_the_round_settles_counts_it_once(
     round_id, began = driver.open(), time.time()
     with database_fault(system, fault):
         driver.submit(20)
-        again = f"{re.escape(AWAY)}.*asking again"
+        again = f"{re.escape(AWAY)}.*retrying"
         system.until_logged(system.container("analyst"), f"{again}|{round_id}.*round failed", began)
     assert driver.ask("finish") == {"accepted": 20, "verified": 20}
     assert system.charges(round_id) == ["settled"]
