@@ -8,13 +8,14 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import msgspec
 import pytest
 from client_rounds import Draft, make_certificate, make_deployment
 from rich.console import Console
 
 from shuffledp import map_page
 from shuffledp_core.answering.estimation import estimate
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.mechanisms import KRRHistogram, NodeHistogram
 from shuffledp_core.questions import RangeField, RecordSchema, table
 from shuffledp_ops.rounds.page import page
 from shuffledp_ops.rounds.present import MAP, print_report, write_report
@@ -83,6 +84,31 @@ def test_geojson_has_closed_polygons_with_the_fitted_numbers(
     for feature, number in zip(cells["features"], numbers, strict=True):
         assert feature["properties"]["people"] == number.value
         assert feature["properties"]["low_95"] == number.low
+
+
+def test_the_centre_is_drawn_and_described_behind_noise_of_nodes(tmp_path: Path) -> None:
+    report = make(tmp_path)
+    assert map_page.centre(report.table) is None  # type: ignore[arg-type]
+    spec = NodeHistogram(symbols=7, noise_epsilon=Fraction(2), mean=9, dummies=80)
+    nodes = report.final.nodes
+    board = [count + 9 * nodes for count in COUNTS] + [17 * nodes]
+    answer = estimate(spec, board, sum(COUNTS), nodes=nodes)
+    noisy = replace(
+        report, estimate=answer, final=msgspec.structs.replace(report.final, mechanism=spec)
+    )
+    assert noisy.table is not None
+    middle = map_page.centre(noisy.table)
+    assert middle is not None
+    rows = [sum(COUNTS[:3]), sum(COUNTS[3:6])]
+    north = (-0.5 * rows[0] + 0.5 * rows[1]) / sum(rows)
+    assert middle.point[0] == pytest.approx(north, abs=1e-3)
+    assert middle.low[0] < north < middle.high[0]
+    html = page(noisy, [])
+    assert "Centre of the people on the map: -0.1" in html
+    assert '<ellipse class="truth"' in html
+    point = map_page.geojson(noisy.table)["features"][-1]
+    assert point["geometry"]["type"] == "Point"
+    assert point["geometry"]["coordinates"] == [middle.point[1], middle.point[0]]
 
 
 @pytest.mark.parametrize(

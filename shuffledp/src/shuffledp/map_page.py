@@ -9,13 +9,21 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+
 from shuffledp.crosstab import CrossTable, TableNumber
+from shuffledp.location import EARTH_RADIUS
 from shuffledp.pages import as_html
+from shuffledp_core.answering.centres import CentreEstimate, centre_of
+from shuffledp_core.answering.totals import NoisyCounts
 from shuffledp_core.documents.wording import SymbolRanges
 
 NORTH: Final = "°N"
 EAST: Final = "°E"
 """Units of the rows and the columns of a map, in the signed words of its question."""
+
+METRES: Final = math.pi / 180 * EARTH_RADIUS
+"""Of a degree along a meridian."""
 
 _WIDTH: Final = 860.0
 _TALLEST: Final = 2.0
@@ -37,6 +45,35 @@ def edges_of(table: CrossTable | None) -> tuple[list[float], list[float]] | None
             return None
         edges.append(numbers)
     return edges[0], edges[1]
+
+
+def centre(table: CrossTable) -> CentreEstimate | None:
+    """The centre of the people on the map; None without noise of nodes, or if it may be empty."""
+    edges = edges_of(table)
+    mechanism, present = table.fitted.mechanism, table.fitted.present
+    noise = mechanism.count_noise if isinstance(mechanism, NoisyCounts) else None
+    if edges is None or noise is None or not present.nodes:
+        return None
+    north, east = ((np.array(lines[1:]) + np.array(lines[:-1])) / 2 for lines in edges)
+    reports = float(present.reports)
+    return centre_of(table.fitted.values, (north, east), noise, present.nodes, reports)
+
+
+def remarks(table: CrossTable) -> Iterator[str]:
+    """A sentence on the centre of a map."""
+    middle = centre(table) if edges_of(table) is not None else None
+    if middle is None:
+        return
+    (north, east), lows, highs = middle.point, middle.low, middle.high
+    narrow = math.cos(math.radians(north))
+    long, short, angle = middle.ellipse((METRES, METRES * narrow))
+    yield (
+        f"Centre of the people on the map: {north:.5f} {NORTH}, {east:.5f} {EAST}; 95% intervals "
+        f"{lows[0]:.5f} to {highs[0]:.5f} and {lows[1]:.5f} to {highs[1]:.5f}. Its standard error "
+        f"is an ellipse with semi-axes of {long:,.0f} m and {short:,.0f} m, the longer one "
+        f"{math.degrees(angle):.0f}° north of east. Every person counts as being in the middle of "
+        "a cell, which is wrong by half a cell at most along each axis."
+    )
 
 
 def picture(table: CrossTable) -> str:
@@ -68,6 +105,16 @@ def picture(table: CrossTable) -> str:
                 f"<title>{as_html(cell_name)}: about {number.value:,.0f} people, "
                 f"{number.low:,.0f} to {number.high:,.0f}</title></rect>"
             )
+    middle = centre(table)
+    if middle is not None:
+        left = (middle.point[1] - meridians[0]) * narrow * scale
+        top = (parallels[-1] - middle.point[0]) * steps
+        long, short, angle = middle.ellipse((steps, narrow * scale))
+        parts.append(
+            f'<ellipse class="truth" cx="{left:.1f}" cy="{top:.1f}" rx="{long:.1f}" '
+            f'ry="{short:.1f}" fill="none" transform="rotate({-math.degrees(angle):.1f} '
+            f'{left:.1f} {top:.1f})"/><circle class="truth" cx="{left:.1f}" cy="{top:.1f}" r="3"/>'
+        )
     return "".join([*parts, "</svg>"])
 
 
@@ -100,6 +147,21 @@ def geojson(table: CrossTable) -> dict[str, Any]:
                     },
                 }
             )
+    middle = centre(table)
+    if middle is not None:
+        north, east = middle.point
+        features.append(
+            {
+                "type": "Feature",
+                "geometry": {"type": "Point", "coordinates": [east, north]},
+                "properties": {
+                    "name": "centre",
+                    "low_95": [middle.low[1], middle.low[0]],
+                    "high_95": [middle.high[1], middle.high[0]],
+                    "covariance_north_east": [list(row) for row in middle.covariance],
+                },
+            }
+        )
     return {"type": "FeatureCollection", "features": features}
 
 

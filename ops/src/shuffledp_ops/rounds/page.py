@@ -141,6 +141,8 @@ def answer(report: RoundReport) -> Iterator[str]:
     elif report.table is not None:
         if map_page.edges_of(report.table) is not None:
             yield f"<figure>{map_page.picture(report.table)}</figure>"
+            for words in map_page.remarks(report.table):
+                yield f'<p class="fine">{as_html(words)}</p>'
         yield from crosstab_page.html_table(report.table)
         yield from (
             f'<p class="fine">{as_html(words)}</p>' for words in crosstab_page.remarks(report.table)

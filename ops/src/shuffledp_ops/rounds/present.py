@@ -194,6 +194,7 @@ def _sum_table(report: RoundReport) -> Table:
 def _remarks(report: RoundReport) -> list[str]:
     """Remarks on the answer besides its numbers."""
     remarks = [] if report.table is None else [*table_remarks(report.table)][1:]
+    remarks += [] if report.table is None else [*map_page.remarks(report.table)]
     remarks += [] if report.totals is None else [*total_remarks(report.totals)]
     if report.open_list is not None:
         remarks += open_lists.remarks(report.open_list)

@@ -237,6 +237,7 @@ def _render(
         yield Text("\n".join(map_page.text_map(crosstab)))
     yield text_table(crosstab, title)
     yield from list(remarks(crosstab))[1:]
+    yield from map_page.remarks(crosstab)
 
 
 def _table(answer: Answer, capped: int, names: Sequence[str] = ()) -> Table:
