@@ -138,7 +138,7 @@ def test_a_demo_asks_with_the_histogram_of_least_error() -> None:
         (["--epsilon", "-1"], 2, "-1"),
         (["--delta", "1"], 2, "below 1"),
         (["--max-distance", "30"], 2, "20"),
-        (["--max-value", "9" * 30], 2, "--max-value must be below"),
+        (["--max-value", "9" * 30], 2, "--max-value must be at most"),
         (["--data", "/dev/zero"], 2, "is longer than 256 MiB"),
         (["--data", "nowhere.csv"], 2, "nowhere.csv"),
         (["--colour", "red"], 2, "--colour"),
