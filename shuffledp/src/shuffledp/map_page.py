@@ -71,8 +71,8 @@ def remarks(table: CrossTable) -> Iterator[str]:
         f"Centre of the people on the map: {north:.5f} {NORTH}, {east:.5f} {EAST}; 95% intervals "
         f"{lows[0]:.5f} to {highs[0]:.5f} and {lows[1]:.5f} to {highs[1]:.5f}. Its standard error "
         f"is an ellipse with semi-axes of {long:,.0f} m and {short:,.0f} m, the longer one "
-        f"{math.degrees(angle):.0f}° north of east. Every person counts as being in the middle of "
-        "a cell, which is wrong by half a cell at most along each axis."
+        f"{round(math.degrees(angle)) % 180}° north of east. Every person counts as being in the "
+        "middle of a cell, which is wrong by half a cell at most along each axis."
     )
 
 
