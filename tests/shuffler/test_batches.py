@@ -199,7 +199,7 @@ async def test_one_onion_more_fails_the_round_before_anything_is_forwarded(
     broken = [secrets.token_bytes(len(record)) for record in records[: ROOM + 1]] + records[
         ROOM + 1 :
     ]
-    await fails(world, round_, broken, "7 onions of 4 reports did not open")
+    await fails(world, round_, broken, "7 onions of 4 reports failed to decrypt")
     discard = verify_from(
         world.roster.party("node-2"), await world.delete("node-2", round_.round_id), Discard
     )

@@ -67,7 +67,7 @@ Run = Callable[..., tuple[int, str]]
         (["z", "--broker", "host:99999"], "--broker 'host:99999' is not HOST:PORT"),
         (["z", "--address", "node-1=:7000"], "is not PARTY=HOST:PORT"),
         (["z", "--address", "node-9=h:1"], "names no party of the deployment"),
-        (["z", "--days", "99999999"], "less than or equal to 36500"),
+        (["z", "--days", "99999999"], "x<=36500"),
         (["z", "--settings", ENDLESS], "has more than 67,108,864 bytes"),
         (["--csv", ENDLESS], "has more than 67,108,864 bytes"),
     ],
