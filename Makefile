@@ -13,13 +13,13 @@ RUN := $(UV) run --frozen
 help:
 	@echo "make demo        run a whole round on this machine"
 	@echo "make check       style, types, import contracts, generated code, documentation (1 min)"
-	@echo "make test        all tests except slow ones and those of containers (8 min)"
+	@echo "make test        all tests except slow ones and those of containers (20 min)"
 	@echo "make docs        the documentation as a site, out/site/index.html (30 s)"
 	@echo "make up          a deployment in containers; then make round, make down (docs/operations.md)"
 	@echo
 	@echo "Tests:"
 	@echo "make test-python PYTHON=/usr/bin/python3: tests of processes and sockets under another Python (4 min)"
-	@echo "make test-slow   whole pages as typed, wheels, full-size attacks, wrong programs of the labs (6 min)"
+	@echo "make test-slow   whole pages as typed, wheels, full-size attacks, wrong programs of the labs (13 min)"
 	@echo "make test-docker the container deployment (8 min), after building its images (4 min)"
 	@echo "make test-ray    rounds mixed on a Ray cluster, one of whose machines is killed (6 min)"
 	@echo "make nightly     what takes an idle machine: make test-ray, and its cost beside mixing in memory (10 min)"
