@@ -47,7 +47,8 @@ class SymbolHashes(
     """A text without a list of names: its symbol is a hash, which has a cell in each column.
 
     Attributes:
-        salt: 16 bytes in lower-case hex, drawn for the question before anyone answers.
+        salt: 16 bytes in lower-case hex, public and fixed before anyone answers; by default a hash
+            of the question's words.
         columns: independent hashes of a text, each with a histogram of its own.
         bits: log2 of the number of cells of each.
     """

@@ -230,11 +230,6 @@ def strings(
     return RecordQuestion(schema, QuestionKind.STRINGS, (name,), {}, id, text)
 
 
-def mechanism_of(wording: QuestionWording) -> str:
-    """The mechanism of a question in words that names none."""
-    return OPEN_MECHANISM if wording.is_open else MECHANISM
-
-
 def total(
     schema: RecordSchema,
     *names: str,
@@ -245,6 +240,11 @@ def total(
 ) -> RecordQuestion:
     """The sum of a field of amounts, for each combination of the values of up to 3 others."""
     return RecordQuestion(schema, QuestionKind.TOTAL, names, where or {}, id, text, others)
+
+
+def mechanism_of(wording: QuestionWording) -> str:
+    """The mechanism of a question in words that names none."""
+    return OPEN_MECHANISM if wording.is_open else MECHANISM
 
 
 def _identifier(kind: QuestionKind, fields: tuple[str, ...]) -> str:
