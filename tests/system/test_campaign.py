@@ -84,7 +84,11 @@ async def account_of(system: LocalSystem) -> PopulationAccount:
 async def test_a_weekly_campaign_asks_on_its_dates_and_costs_what_was_planned(
     system: LocalSystem, pool: ProcessPoolExecutor, keys: Path, tmp_path: Path
 ) -> None:
-    file = campaign_file(tmp_path, keys, (("epsilon = 3.0", "total_epsilon = 6.0"),))
+    changes = (
+        ("epsilon = 3.0", "total_epsilon = 6.0"),
+        ('"krr-histogram"', '"node-histogram"'),  # its rounds get a part of the total's delta each
+    )
+    file = campaign_file(tmp_path, keys, changes)
     calendar, before = MovedCalendar(FIRST - WEEK), await rounds_of(system)
     (course,) = (await outlook_of(load_campaign(file), None)).courses
     assert course.account.limit > 6.0

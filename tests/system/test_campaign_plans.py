@@ -201,6 +201,26 @@ def test_a_total_is_used_up_to_its_third_digit_and_not_exceeded(
     assert total / times < found.plan.epsilon < total
 
 
+@pytest.mark.parametrize("composition", CompositionRule)
+@pytest.mark.parametrize("mechanism", ["node-histogram", "node-sum"])
+def test_a_total_divides_delta_among_rounds_with_bounded_noise(
+    mechanism: str, composition: CompositionRule
+) -> None:
+    times, total = 52, 1.0
+    asked = question(mechanism=mechanism, epsilon=None, total_epsilon=total)
+    found = price_question(asked, NODES, account(100.0, composition), times)
+    # With an equal division of ε each round would get .0192.
+    assert found.plan.epsilon > 1.3 * total / times
+    assert found.plan.delta * times <= asked.delta
+    whole = account(total, composition)
+    assert whole.covers(Counter({found.cost: times}))
+    more = price(asked, asked.plan(NODES, found.plan.epsilon * 1.05, found.plan.delta))
+    assert not whole.covers(Counter({more.cost: times}))
+    # At the δ of the total, each round's noise ends with about that probability.
+    ends = price(asked, asked.plan(NODES, total / times))
+    assert not account(3.0, composition).covers(Counter({ends.cost: times}))
+
+
 def test_a_total_that_leaves_nothing_for_each_round_is_refused() -> None:
     with pytest.raises(CannotCertify, match=r"hours.*(leave each less|ask|epsilon)"):
         price_question(

@@ -34,9 +34,9 @@ BEYOND_GRID: Final = 1e-4
 """Of the δ of composed rounds, what the losses beyond the grid may cost, which count as infinite.
 """
 
-ENDS: Final = 0.25
-"""Of the δ of composed rounds, what the ends of bounded noise may show: a quarter costs few dummies
-and leaves enough to losses within the noise.
+ENDS: Final = 0.1
+"""Of the δ of composed rounds, what the ends of bounded noise may reveal: it costs few dummies,
+leaves enough to losses within the noise, and fits into the `LEAK` of a Gaussian filter.
 """
 
 CLAMPING_NEARBY: Final = 0.1

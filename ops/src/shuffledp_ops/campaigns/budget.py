@@ -80,9 +80,10 @@ def price_question(
     if question.epsilon is not None:
         return price(question, question.plan(nodes, question.epsilon))
     total = question.total_epsilon or 0.0
+    delta = question.round_delta(times)
 
     def within(epsilon: float) -> bool:
-        plan = question.plan(nodes, epsilon)
+        plan = question.plan(nodes, epsilon, delta)
         try:
             cost = cost_of(plan, calibrated(plan), plan.min_reports)
         except CannotCertify:  # too small for this mechanism; `price` reports it if it is chosen
@@ -99,7 +100,7 @@ def price_question(
             f"leave less than {SMALLEST_EPSILON:g} for each; plan fewer rounds, or a larger "
             "total_epsilon"
         )
-    return price(question, question.plan(nodes, largest_epsilon))
+    return price(question, question.plan(nodes, largest_epsilon, delta))
 
 
 def largest(holds: Callable[[float], bool], low: float, high: float) -> float | None:

@@ -29,6 +29,7 @@ from shuffledp_core.runtime.keys import read_file
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.keys.names import check_name, check_names
 from shuffledp_privacy.calibration.target import MOST_LOCAL
+from shuffledp_privacy.splitting import ends_of_noise
 
 MOST_BYTES: Final = 2**18
 """Longest file of a campaign; those of people have a few hundred bytes."""
@@ -122,13 +123,13 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
     default any.
 
     `epsilon` is that of each round. `total_epsilon`, used instead, is that of all rounds together
-    at `delta`, and each round's is computed from it. `wording` is the question in words, which
-    devices show and the accountant signs; `max_value` then follows from it. `description` describes
-    one over a schema instead (`shuffledp_core.questions`). `field` names the answers in text and
-    pictures; by default the sentence of `wording`. A date whose round failed is retried `retries`
-    times, each after `retry_seconds`. `question` is a number that distinguishes
-    the memoised responses of different questions, for mechanisms with such responses. With `mix`
-    "verified" anyone can check the mixing.
+    at `delta`, and each round's is computed from it (`round_delta`). `wording` is the question in
+    words, which devices show and the accountant signs; `max_value` then follows from it.
+    `description` describes one over a schema instead (`shuffledp_core.questions`). `field` names
+    the answers in text and pictures; by default the sentence of `wording`. A date whose round
+    failed is retried `retries` times, each after `retry_seconds`. `question` is a number that
+    distinguishes the memoised responses of different questions, for mechanisms with such responses.
+    With `mix` "verified" anyone can check the mixing.
     """
 
     name: str
@@ -238,17 +239,28 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
         except ShuffleDPError as error:
             raise ValueError(f"question {self.name!r}: {error}") from error
 
-    def plan(self, nodes: tuple[str, ...], epsilon: float) -> RoundPlan:
+    def round_delta(self, times: int) -> float:
+        """δ of each of `times` rounds: `delta`, or a part of it for noise of nodes under a total.
+
+        Bounded noise reveals the value with a probability of up to the round's δ, and these add up
+        over the rounds. Guarantees that come from a crowd do not depend on the δ they are stated
+        at.
+        """
+        if self.total_epsilon is None or MECHANISMS[self.mechanism].needs_crowd:
+            return self.delta
+        return ends_of_noise(self.delta, times)
+
+    def plan(self, nodes: tuple[str, ...], epsilon: float, delta: float | None = None) -> RoundPlan:
         """The plan of each round of the question, over its route or else these nodes.
 
-        Raises `ValueError`.
+        δ is the question's by default. Raises `ValueError`.
         """
         return RoundPlan(
             population=self.population,
             mechanism=self.mechanism,
             size=MECHANISMS[self.mechanism].size_for(self.largest),
             epsilon=epsilon,
-            delta=self.delta,
+            delta=self.delta if delta is None else delta,
             adjacency=self.adjacency,
             max_distance=self.max_distance,
             min_reports=self.min_reports,
