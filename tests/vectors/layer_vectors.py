@@ -56,6 +56,17 @@ def geometries() -> Iterator[Case]:
     }.items():
         fields = {"mechanism": parameters, "suite": "hpke", "hops": 3}
         yield make_case(name, "geometry", fields, "MalformedDocumentError")
+    for mechanism in (MECHANISMS[8], MECHANISMS[9]):
+        for rate, error in (
+            (f"1/{2**21}", None),
+            (f"1/{2**21 + 1}", "MalformedDocumentError"),
+            (f"1/{2**63}", "MalformedDocumentError"),
+        ):
+            slow = {**plain(mechanism), "noise_epsilon": rate}
+            fields = {"mechanism": slow, "suite": "hpke", "hops": 3}
+            yield make_case(
+                f"{mechanism.kind} whose noise has rate {rate}", "geometry", fields, error
+            )
 
 
 def encapsulations() -> Iterator[dict[str, str]]:

@@ -82,6 +82,14 @@ def rounds() -> Iterator[Case]:
         bounds = EpsilonBounds(certified=50.0, attained=0.4)
         draft = make_draft(mechanism, certificate={"epsilon": bounds, "delta": delta})
         yield case(f"a genuine round of {mechanism.kind}", draft, policy=lenient)
+    for mechanism in (MECHANISMS[8], MECHANISMS[9]):
+        slow = msgspec.structs.replace(mechanism, noise_epsilon=Fraction(1, 2**63))
+        yield case(
+            f"{mechanism.kind} whose noise takes practically endless steps to draw",
+            make_draft(mechanism, certificate={"mechanism": slow}),
+            "MalformedDocumentError",
+            policy={"epsilon": 1e9, "epsilon_corrupted": "inf"},
+        )
     yield case("any round will do", make_draft(ASKED), round_id=None)
     yield from round_documents(case)
     yield from round_policies(case)

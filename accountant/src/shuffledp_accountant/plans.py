@@ -64,7 +64,11 @@ def read_plan(data: bytes, roster: Roster, budgets: Collection[str]) -> RoundPla
 
 
 def check_messages(plan: RoundPlan, mechanism: Mechanism) -> None:
-    """Raise `UsageError` if the calibrated mechanism sends more messages than a round can carry."""
+    """Raise `UsageError` if no round can carry the calibrated mechanism.
+
+    It sends too many messages, or devices or nodes could not draw its noise in useful time.
+    """
+    mechanism.check_steps()
     try:
         Geometry.of(mechanism, plan.suite, len(plan.route), plan.mix)
     except ValueError as error:

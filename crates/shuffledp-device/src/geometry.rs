@@ -37,6 +37,7 @@ pub struct Geometry {
 impl Geometry {
     /// What a mechanism, a suite and a number of nodes need.
     pub fn of(mechanism: &Mechanism, suite: &str, hops: u64) -> Outcome<Self> {
+        mechanism.check_steps()?;
         let bits = 64 - (mechanism.alphabet() - 1).leading_zeros();
         Self {
             suite: suite_named(suite)?,

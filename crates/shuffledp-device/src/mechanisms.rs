@@ -10,6 +10,8 @@ use crate::schema::bounded;
 
 const MOST: i128 = (1 << 31) - 1;
 const ONE: Ratio = Ratio { n: 1, d: 1 };
+/// Most steps that drawing one answer may take on average.
+const MAX_STEPS: u128 = 1 << 22;
 
 /// A mechanism with its parameters, as a certificate names it.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,6 +211,16 @@ impl Mechanism {
             }
             _ => return malformed("an unknown mechanism"),
         })
+    }
+
+    /// Refuses noise whose draw takes too many steps on average: docs/protocol.md, "Work".
+    pub fn check_steps(&self) -> Outcome<()> {
+        match self {
+            Shared { rate, .. } | Split { rate, .. } if 2 * rate.d > MAX_STEPS * rate.n => malformed(
+                "drawing an answer would take too many steps: ask for a larger epsilon, or count in larger units",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Values that may be asked for: 0 to domain - 1.

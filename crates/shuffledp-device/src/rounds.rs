@@ -287,8 +287,9 @@ fn check_countersignatures(announced: &Value, manifest: &Value, digest: &str, ro
 
 fn check_geometry(manifest: &Value, mechanism: &Mechanism, hops: u64) -> Outcome<Geometry> {
     let given = manifest.at("geometry");
-    let Ok(expected) = Geometry::of(mechanism, given.text_at("suite"), hops) else {
-        return malformed("no client can take part in this round");
+    let expected = match Geometry::of(mechanism, given.text_at("suite"), hops) {
+        Ok(geometry) => geometry,
+        Err(cause) => return malformed(format!("no client can take part in this round: {}", cause.message)),
     };
     let numbers = [
         ("hops", expected.hops),

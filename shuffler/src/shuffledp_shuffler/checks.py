@@ -242,7 +242,10 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
 
 
 def _geometry(certificate: Certificate, suite: str) -> Geometry:
-    return Geometry.of(certificate.mechanism, suite, certificate.nodes, certificate.mix)
+    try:
+        return Geometry.of(certificate.mechanism, suite, certificate.nodes, certificate.mix)
+    except ValueError as error:
+        raise MalformedDocumentError(f"no round has this mechanism: {error}") from error
 
 
 def check_times(terms: Terms, now: int) -> None:

@@ -59,6 +59,7 @@ function bigEndian(number, size) {
 const { abs, ceil, cos, exp, expm1, floor, log1p, max, min, sin, sqrt } = Math;
 const ln = Math.log;
 const TURN = 2 * Math.PI;
+const { assign, entries: fieldsOf, hasOwn } = Object;
 const { stringify } = JSON;
 const { subtle } = crypto;
 const clamp = (number, low, high) => min(max(number, low), high);
@@ -243,15 +244,15 @@ function struct(required, optional = {}, check = () => {}) {
     if (v === null || typeof v !== "object" || Array.isArray(v)) refuse("an object");
     const fields = {};
     for (const name of Object.keys(v)) {
-      if (!Object.hasOwn(required, name) && !Object.hasOwn(optional, name)) {
+      if (!hasOwn(required, name) && !hasOwn(optional, name)) {
         malformed(`unknown field ${name.slice(0, 80)}`);
       }
     }
-    for (const [name, type] of Object.entries(required)) {
+    for (const [name, type] of fieldsOf(required)) {
       if (!(name in v)) malformed(`the field ${name} is missing`);
       fields[name] = type(v[name]);
     }
-    for (const [name, [otherwise, type]] of Object.entries(optional)) {
+    for (const [name, [otherwise, type]] of fieldsOf(optional)) {
       fields[name] = name in v ? type(v[name]) : otherwise;
     }
     check(fields);
@@ -361,7 +362,7 @@ const MEANINGS = {
   }),
 };
 const meaningOf = (v) =>
-  Object.hasOwn(MEANINGS, v?.kind ?? "") ? Object.freeze(MEANINGS[v.kind](v)) : refuse("names, ranges or a scale");
+  hasOwn(MEANINGS, v?.kind ?? "") ? Object.freeze(MEANINGS[v.kind](v)) : refuse("names, ranges or a scale");
 const axisSize = ({ kind, names, edges, size }) => ({ names: names?.length, ranges: edges?.length - 1, scale: size })[kind];
 const CONDITIONS = {
   among: struct({ kind: str, names: list(plain(100)) }, {}, ({ names }) => {
@@ -374,7 +375,7 @@ const CONDITIONS = {
   }),
 };
 const conditionOf = (v) =>
-  Object.hasOwn(CONDITIONS, v?.kind ?? "") ? Object.freeze(CONDITIONS[v.kind](v)) : refuse("names or a range");
+  hasOwn(CONDITIONS, v?.kind ?? "") ? Object.freeze(CONDITIONS[v.kind](v)) : refuse("names or a range");
 export const wordingOf = struct(
   {
     id: (v) => (/^[a-z0-9][a-z0-9._-]{0,63}$/.test(str(v)) ? v : refuse("an identifier of a question")),
@@ -1457,7 +1458,7 @@ const MECHANISMS = {
   },
 };
 
-Object.assign(MECHANISMS, {
+assign(MECHANISMS, {
   "geo-shuffle": {
     fields: { max_value: whole(1), epsilon_geo: ratio(), padding: whole(0) },
     make({ max_value: k, epsilon_geo: ratio_, padding }) {
@@ -1475,7 +1476,7 @@ Object.assign(MECHANISMS, {
   "sgdl-shuffle": {
     fields: { max_value: whole(1), noise_epsilon: ratio(), shares: whole(1), padding: whole(0) },
     make: ({ max_value: k, noise_epsilon: rate, shares, padding }) =>
-      padded(k, padding, rate, shares, (integers) => sharedNoise(rate, shares, integers)),
+      ({ ...padded(k, padding, rate, shares, (integers) => sharedNoise(rate, shares, integers)), steps: 2 / rate }),
   },
   "split-mix": {
     fields: {
@@ -1486,7 +1487,7 @@ Object.assign(MECHANISMS, {
       const rate = +ratio_;
       const reduce = (number) => ((number % q) + q) % q;
       return {
-        domain: k + 1, alphabet: q, messages: pieces, needsAll: true,
+        domain: k + 1, alphabet: q, messages: pieces, steps: 2 / rate, needsAll: true,
         sample(value, integers) {
           const noisy = (BigInt(value) + sharedNoise(ratio_, shares, integers)) % BigInt(q);
           return reduce(Number(noisy));
@@ -1516,7 +1517,7 @@ const cubeRoot = (number) => {
   return root > 1n ? root : 1n;
 };
 
-Object.assign(MECHANISMS, {
+assign(MECHANISMS, {
   "node-histogram": {
     fields: { symbols: whole(2), noise_epsilon: ratio(), mean: whole(1, 2 ** 14), dummies: whole(1) },
     make({ symbols, noise_epsilon, mean, dummies }) {
@@ -1588,7 +1589,7 @@ export function mechanismOf(value) {
   if (["dummy-histogram", "node-histogram"].includes(kind) && "blanket" in parameters) {
     unsupported(`a page cannot check ${kind} with a blanket`);
   }
-  if (!Object.hasOwn(MECHANISMS, kind)) malformed("an unknown mechanism");
+  if (!hasOwn(MECHANISMS, kind)) malformed("an unknown mechanism");
   const { fields, optional = {}, make } = MECHANISMS[kind];
   const checked = struct(fields, optional)(parameters);
   const made = make(checked);
@@ -1612,7 +1613,7 @@ function suiteNamed(name) {
   if (name === "sealed-box") {
     unsupported("browsers have no sealed boxes: use the suite hpke-mlkem768-x25519 or hpke");
   }
-  return Object.hasOwn(SUITES, name) ? SUITES[name] : fail("ConfigError", `unknown suite ${name.slice(0, 40)}`);
+  return hasOwn(SUITES, name) ? SUITES[name] : fail("ConfigError", `unknown suite ${name.slice(0, 40)}`);
 }
 
 /** Runs a WebCrypto call whose algorithm a browser may lack. */
@@ -1731,8 +1732,11 @@ export async function sealerFor(suiteName, publicKey, roundId, position, source 
   };
 }
 
+const MOST_STEPS = 2 ** 22; // of one answer on average: docs/protocol.md, "Work"
+
 /** The geometry of a round, and all its lengths (docs/protocol.md, "Onions"). */
 export function geometryFor(mechanism, suiteName, hops) {
+  if (mechanism.steps > MOST_STEPS) malformed("too many steps to draw its noise: it needs a larger ε or larger units");
   const suite = suiteNamed(suiteName);
   const width = max(1, ceil((mechanism.alphabet - 1).toString(2).length / 8));
   const geometry = {
@@ -1759,7 +1763,7 @@ export async function sealEnvelope(geometry, roundId, publicKeys, messages, sour
 
 /** Checks that a document has these fields. */
 function same(document, expected) {
-  for (const [name, value] of Object.entries(expected)) {
+  for (const [name, value] of fieldsOf(expected)) {
     if (document[name] !== value) foreign(`a document has the ${name} ${String(document[name]).slice(0, 80)}, not ${value}`);
   }
 }
@@ -2112,7 +2116,7 @@ export async function verifyRound(text, roster, policy, population, now, roundId
   }
   await checkCountersignatures(announcement, manifest, route); // 4
   const lengths = geometryFor(certificate.mechanism, manifest.geometry.suite, route.length); // 5
-  if (Object.entries(lengths.geometry).some(([name, value]) => manifest.geometry[name] !== value)) {
+  if (fieldsOf(lengths.geometry).some(([name, value]) => manifest.geometry[name] !== value)) {
     malformed("the lengths are not those of the certified mechanism");
   }
   if (keys.some((key) => key.mixing !== null)) badKey("a round key is for verified mixing"); // 3
@@ -2459,7 +2463,7 @@ export class Device {
   static async open({ gateway, rootKey, population, policy, receipts = "board", enrolment = gateway, clock = Date.now }) {
     if (receipts !== "board" && receipts !== "sample") fail("ConfigError", "a page checks the whole board or a sample");
     const device = new Device();
-    Object.assign(device, { gateway, enrolment, rootKey, population, clock, receipts, policy: policyOf(policy) });
+    assign(device, { gateway, enrolment, rootKey, population, clock, receipts, policy: policyOf(policy) });
     const frame = parseFrame(textOf(await call(`${gateway}/v1/roster`, JSON_TYPE, MAX_DOCUMENT_BYTES)));
     device.roster = await verifyRoster(frame, rootKey);
     requireCurrent(device.roster, clock());

@@ -15,6 +15,7 @@ from shuffledp_core.mechanisms.base import (
     Answers,
     HistogramSpec,
     Spec,
+    bounded_noise_tries,
     check_rational,
     check_whole,
     tally,
@@ -89,6 +90,11 @@ class ColumnsSpec(HistogramSpec, frozen=True, kw_only=True):
     def dummies_per_node(self) -> int:
         """T_c of all columns."""
         return sum(self.column_dummies)
+
+    @property
+    def dummy_tries(self) -> Fraction:
+        """A bounded noise for each cell."""
+        return sum(self.column_sizes) * bounded_noise_tries(self.noise_epsilon, self.mean)
 
     def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:
         """Numbers of each cell, a column's drawn again until there is room, then "empty"."""

@@ -17,6 +17,7 @@ from shuffledp_core.bounds.local import response_epsilon
 from shuffledp_core.mechanisms.base import (
     OPEN,
     HistogramSpec,
+    bounded_noise_tries,
     check_blanket,
     check_rational,
     check_whole,
@@ -93,6 +94,11 @@ class NodeHistogram(
     def dummies_per_node(self) -> int:
         """T, the number of dummies that each node adds."""
         return self.dummies
+
+    @property
+    def dummy_tries(self) -> Fraction:
+        """A bounded noise for each symbol."""
+        return self.symbols * bounded_noise_tries(self.noise_epsilon, self.mean)
 
     @property
     def node_noise(self) -> float:

@@ -11,7 +11,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from shuffledp_core.answering.estimates import Estimate, Present
-from shuffledp_core.mechanisms.base import MAX_DOMAIN, SumSpec, check_rational, check_whole
+from shuffledp_core.mechanisms.base import (
+    MAX_DOMAIN,
+    SumSpec,
+    bounded_noise_tries,
+    check_rational,
+    check_whole,
+)
 from shuffledp_core.sampling.exact import bounded_laplace
 from shuffledp_core.sampling.randomness import RandomIntegers
 
@@ -105,6 +111,12 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
     def dummies_per_node(self) -> int:
         """2 μ_l for every digit."""
         return 2 * sum(self.means)
+
+    @property
+    def dummy_tries(self) -> Fraction:
+        """A bounded noise for each digit."""
+        digits = zip(self.rates, self.means, strict=True)
+        return sum((bounded_noise_tries(rate, mean) for rate, mean in digits), Fraction(0))
 
     @property
     def node_noise(self) -> float:

@@ -8,7 +8,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
-from shuffledp_core.mechanisms.base import PaddedSpec, check_rational, check_whole
+from shuffledp_core.mechanisms.base import (
+    PaddedSpec,
+    check_rational,
+    check_whole,
+    shared_noise_steps,
+)
 from shuffledp_core.sampling.exact import sgdl
 from shuffledp_core.sampling.randomness import RandomIntegers
 
@@ -54,6 +59,11 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
     def noise_shares(self) -> int:
         """Number of users who together add one noise, 1/r."""
         return self.shares
+
+    @property
+    def noise_steps(self) -> Fraction:
+        """Two urns."""
+        return shared_noise_steps(self.noise_epsilon)
 
     def largest_shift(self, liars: int) -> Fraction:
         """Shift if every message is a one instead of a zero."""

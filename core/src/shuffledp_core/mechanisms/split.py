@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 from shuffledp_core.answering.estimates import Estimate, Present, sum_with_noise
 from shuffledp_core.bounds.local import noisy_report
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms.base import SumSpec, check_rational, check_whole
+from shuffledp_core.mechanisms.base import (
+    SumSpec,
+    check_rational,
+    check_whole,
+    shared_noise_steps,
+)
 from shuffledp_core.sampling.exact import sgdl
 from shuffledp_core.sampling.randomness import RandomIntegers
 
@@ -72,6 +77,11 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
     def messages_per_user(self) -> int:
         """m pieces."""
         return self.pieces
+
+    @property
+    def noise_steps(self) -> Fraction:
+        """Two urns."""
+        return shared_noise_steps(self.noise_epsilon)
 
     @property
     def alphabet(self) -> int:

@@ -94,7 +94,14 @@ class Geometry(
         hops: int,
         mix: Mix | msgspec.UnsetType = msgspec.UNSET,
     ) -> Geometry:
-        """The geometry of a round that runs `mechanism` over `hops` nodes with `suite`."""
+        """The geometry of a round that runs `mechanism` over `hops` nodes with `suite`.
+
+        Raises:
+            ValueError: no round has these lengths, or a device or node could not draw its noise in
+                useful time (`ParameterError`).
+            ConfigError: there is no such suite.
+        """
+        mechanism.check_steps()
         width = (mechanism.alphabet - 1).bit_length()
         return cls(
             suite=suite_named(suite).name,

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from msgspec import structs
 
-from shuffledp_core.errors import CannotCertify
+from shuffledp_core.errors import CannotCertify, ParameterError
 from shuffledp_core.mechanisms import Mechanism, PaddedSpec
 from shuffledp_privacy.bounds import corrupted_bounds, standard_error
 from shuffledp_privacy.calibration.families import (
@@ -149,13 +149,19 @@ def _with_padding(spec: Mechanism, padding: int) -> Mechanism:
 def calibrate(kind: str, target: Target) -> Mechanism:
     """The mechanism of this kind with the least error that meets the target, ε_L included.
 
-    It is the result of `_least_error`, checked against the target's limit of ε_L.
+    It is the result of `_least_error`, checked against the target's limit of ε_L and against the
+    work that devices and nodes accept.
 
     Raises:
         UsageError: for an unknown kind, or a target that lacks what the kind needs.
-        CannotCertify: if no parameter is enough; the message states the least possible ε.
+        CannotCertify: if no parameter is enough; the message states the least possible ε. Or if
+            the noise takes too long to draw.
     """
     spec = _least_error(kind, target)
+    try:
+        spec.check_steps()
+    except ParameterError as error:
+        raise CannotCertify(str(error)) from error
     limit = target.epsilon_local
     if limit is not None:
         local = corrupted_bounds(spec, target.setting, target.delta).epsilon
