@@ -32,7 +32,6 @@ SCREENSHOTS = REPOSITORY / "out" / "browser"
 
 pytestmark = [
     pytest.mark.docker,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium is not installed"),
 ]
 

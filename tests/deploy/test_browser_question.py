@@ -18,7 +18,6 @@ GUIDE = (REPOSITORY / "docs" / "how-to" / "web.md").read_text()
 
 pytestmark = [
     pytest.mark.docker,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium is not installed"),
     pytest.mark.skipif(not WITH_PAGES, reason="for a schedule: NIGHTLY=1 make test-docker"),
 ]

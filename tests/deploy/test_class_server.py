@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from composed import REPOSITORY, Composed, run
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.docker
 
 BUNDLES = REPOSITORY / "out" / "class"
 

@@ -13,7 +13,7 @@ from composed import START_SECONDS, USERS, Composed, FirstRound, run, until
 
 from shuffledp_client import Device, Standing
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.docker
 
 
 def ask(

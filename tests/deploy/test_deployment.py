@@ -14,7 +14,7 @@ import pytest
 from composed import FLEETS, USERS, USERS_OF_A_FLEET, WITH_PAGES, Composed, FirstRound, run
 from test_compose_files import LISTENING, MEETINGS, NODES
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.docker
 
 SERVICES = (*NODES, "analyst", "accountant")
 SOURCES = (*SERVICES, "fleet")

@@ -24,7 +24,7 @@ from faulty import (
     lines_can_be_slowed,
 )
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.docker
 
 HOUR = 3600
 

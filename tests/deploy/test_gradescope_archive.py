@@ -22,7 +22,7 @@ from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.teaching.bundles import GRADESCOPE_BYTES
 from shuffledp_labs.teaching.course import init_course
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.docker
 
 LAB = lab_of(8)
 

@@ -20,7 +20,7 @@ from composed import REPOSITORY, Composed, run
 
 from shuffledp_sim.system.ports import Ports
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.docker
 
 SOLUTIONS = REPOSITORY / "labs" / "solutions"
 USERS = 40

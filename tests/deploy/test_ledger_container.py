@@ -7,7 +7,6 @@ from faulty import FaultySystem
 pytestmark = pytest.mark.docker
 
 
-@pytest.mark.timeout(900)
 def test_the_accountant_keeps_its_ledger_in_the_database_and_nowhere_else(
     faulty: FaultySystem,
 ) -> None:
@@ -23,7 +22,6 @@ def test_the_accountant_keeps_its_ledger_in_the_database_and_nowhere_else(
     assert not [one for one in environment if password in one]
 
 
-@pytest.mark.timeout(900)
 def test_the_lock_of_a_killed_database_names_no_other_process_than_its_successor(
     faulty: FaultySystem,
 ) -> None:

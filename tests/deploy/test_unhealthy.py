@@ -48,7 +48,6 @@ def state(container: str, field: str) -> str:
     return run(["docker", "inspect", "--format", f"{{{{.State.{field}}}}}", container]).strip()
 
 
-@pytest.mark.timeout(300)
 def test_what_is_unhealthy_is_named_with_its_reason(project: str) -> None:
     fine = start(project, "broker", "sleep 600")
     keys = start(project, "keys", "echo made all keys")

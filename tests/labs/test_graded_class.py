@@ -28,7 +28,7 @@ SUBMISSIONS = int(os.environ.get("LAB_CLASS", "12"))
 FULL = SUBMISSIONS > 12
 JOBS = 2
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if FULL else 300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0 if FULL else 1200)]
 
 BEGINNING = """
 import os

@@ -30,7 +30,7 @@ LABS = {f"{each.number:02}": each for each in all_labs()}
 WRONG = {f"{number}/{each.name}": each for number in LABS for each in wrong_programs(number)}
 FIRST = {next(name for name in WRONG if name.startswith(number)) for number in LABS}
 
-pytestmark = pytest.mark.timeout(0 if INSTANCES + SYSTEMS > 1 else 300)
+pytestmark = pytest.mark.timeout(0 if INSTANCES + SYSTEMS > 1 else 1200)
 
 
 def checked(of: Lab, work: Path, chosen: Callable[[Check], bool]) -> LabResult:

@@ -33,7 +33,7 @@ from shuffledp_shuffler.mixing import MixResult
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_sim.system.ray_cluster import RayCluster, RayNode
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.ray
 
 BEFORE = "2.59.0"
 """A release of Ray that is not the one in uv.lock."""

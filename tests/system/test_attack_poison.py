@@ -51,7 +51,6 @@ def report() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_liars_reach_half_of_the_bound_of_every_mechanism_and_never_pass_it(
     report: dict[str, Any],
 ) -> None:
@@ -65,7 +64,6 @@ def test_liars_reach_half_of_the_bound_of_every_mechanism_and_never_pass_it(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_lie_in_a_single_message_under_noise_of_nodes_weighs_what_a_value_does(
     report: dict[str, Any],
 ) -> None:

@@ -50,7 +50,6 @@ def played(report: dict[str, Any], what: str, mechanism: str = "split-mix") -> l
     ]
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("what", "who", "error"),
     [
@@ -72,7 +71,6 @@ def test_a_lost_or_doubled_message_leaves_no_answer_rather_than_a_wrong_one(
     )
 
 
-@pytest.mark.timeout(900)
 def test_an_exchanged_message_makes_the_sum_wrong_and_its_sender_notices(
     report: dict[str, Any],
 ) -> None:
@@ -83,13 +81,11 @@ def test_an_exchanged_message_makes_the_sum_wrong_and_its_sender_notices(
         assert row["public"] == "published, 12 reports"
 
 
-@pytest.mark.timeout(900)
 def test_honest_work_of_the_same_node_gives_the_sum_of_the_messages(report: dict[str, Any]) -> None:
     (row,) = played(report, "nothing")
     assert (row["shift"], row["noticed_by"], row["changed"]) == (0, "nobody", 0)
 
 
-@pytest.mark.timeout(900)
 def test_without_an_honest_node_values_are_read_off_and_with_one_they_are_not(
     report: dict[str, Any],
 ) -> None:

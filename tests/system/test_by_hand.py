@@ -10,7 +10,6 @@ from typed_pages import processes_of, stopped_after, type_page
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_the_page_works_as_it_is_typed(tmp_path: Path) -> None:
     with stopped_after(tmp_path / "lab-of-mine" / "lab") as lab:
         check_page(tmp_path, lab)

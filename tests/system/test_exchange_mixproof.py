@@ -28,7 +28,6 @@ from shuffledp_core.vocabulary import Mix
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_whoever_tampers_with_a_verified_round_is_named() -> None:
     command = [sys.executable, "-m", "shuffledp.cli", "attack", "exchange", "--mix", "verified"]
     command += ["--users", "15", "--culprits", "1,3", "--tamperings", "5", "--format", "json"]

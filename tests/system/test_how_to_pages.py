@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typed_pages import processes_of, stopped_after, type_page
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 
 def test_a_column_of_a_file_is_asked_for_with_and_without_a_round(tmp_path: Path) -> None:
