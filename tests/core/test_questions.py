@@ -20,7 +20,9 @@ from shuffledp_core.questions import (
     RecordSchema,
     among,
     between,
+    columns,
     counts,
+    quantiles,
     read_question,
     table,
 )
@@ -113,6 +115,58 @@ def test_a_description_without_words_gets_some() -> None:
     assert counts(odd, "Straße / Ort").wording.id == "counts-of-stra-e-ort"
 
 
+KINDS = """
+ask = "{}"
+of = {}
+[fields.a]
+names = ["x", "y"]
+[fields.b]
+names = ["x", "y", "z"]
+[fields.n]
+from = 0
+to = 5
+step = 1
+[fields.t]
+text = true
+[fields.m]
+least = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "mechanism", "size"),
+    [
+        ("counts", '"a"', "node-histogram", 3),
+        ("table", '["a", "b"]', "node-histogram", 7),
+        ("columns", '["a", "b"]', "node-columns", 6),
+        ("quantiles", '"n"', "node-tree", 6),
+        ("strings", '"t"', "node-columns", 8192**3),
+        ("total", '["a", "m"]', "node-histogram", 123),
+    ],
+)
+def test_each_kind_has_a_mechanism_that_serves_it(
+    kind: str, of: str, mechanism: str, size: int
+) -> None:
+    question = read_question(KINDS.format(kind, of))
+    assert (question.kind, question.mechanism, question.size) == (kind, mechanism, size)
+    assert question.wording.text.endswith("?")
+
+
+def test_columns_count_everyone_in_each_of_them() -> None:
+    question = columns(SCHEMA, "sex", "country")
+    assert question.wording.others == ""
+    assert question.locate_record({"sex": "Male", "country": "FR"}) == 4
+    with pytest.raises(ValueError, match="no value of 'country'"):
+        question.locate_record({"sex": "Male"})
+
+
+def test_quantiles_are_those_of_people_with_a_value_who_meet_the_conditions() -> None:
+    question = quantiles(SCHEMA, "hours", where={"sex": among("Male")})
+    assert question.locate_record({"sex": "Male", "hours": 20}) == 1
+    others = [{"sex": "Female", "hours": 20}, {"sex": "Male"}]
+    assert [question.locate_record(record) for record in others] == [question.size - 1] * 2
+
+
 def test_whole_numbers_may_be_names() -> None:
     assert CategoryField([1, 2, 3]).names == ("1", "2", "3")
     assert counts(RecordSchema({"n": CategoryField([1, 2])}), "n").locate_record({"n": 2}) == 1
@@ -141,7 +195,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "nothing": ("", "has no 'ask'"),
     "no fields asked for": ('ask = "counts"\n[fields.f]\nnames = ["a", "b"]', "has no 'of'"),
     "no fields described": ('ask = "counts"\nof = "f"', "has no 'fields'"),
-    "another kind": (NAMES.replace("counts", "sum"), '"counts" or "table"'),
+    "another kind": (NAMES.replace("counts", "sum"), '"counts", "table", .* or "total", not'),
     "a kind that is a number": ('ask = 1\nof = "f"\n[fields.f]\nnames = ["a", "b"]', "not 1"),
     "a kind that is a list": ('ask = []\nof = "f"\n[fields.f]\nnames = ["a", "b"]', "ask must be"),
     "an unknown key": (f'askk = "table"\n{NAMES}', "has no 'askk': it has id, text, ask"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -157,6 +158,31 @@ def test_a_quantile_is_missed_only_where_the_interval_of_a_prefix_is(
             assert found.high >= (needed[-1] if needed.size else 0)
             if highs[true + 1] >= true_sums[true] and lows[true] <= true_sums[true] - bins[true]:
                 assert found.low <= true <= found.high
+
+
+@pytest.mark.parametrize("bins", DATA.values(), ids=DATA)
+def test_quantiles_of_people_with_a_value_leave_the_others_out(bins: NDArray[np.int64]) -> None:
+    """Missed only if a sum up to a bin, less its share of all, is: here for one draw of noise."""
+    law = bounded_laplace_law(SPEC.noise_epsilon, SPEC.mean)
+    noise = np.random.default_rng(12).choice(np.arange(-12, 13), p=law, size=12).astype(float)
+    distribution = replace(noisy(SPEC, bins, noise), outside=1)
+    exact = replace(noisy(SPEC, bins, np.zeros(12)), outside=1)
+    true_sums = np.cumsum(bins[:8])
+    everyone = np.append(np.ones(8), 0.0)
+    for share in (0.1, 0.5, 0.75, 1.0):
+        true = int(np.searchsorted(true_sums, share * true_sums[-1]))
+        assert exact.quantile(share).bin == true
+        found = distribution.quantile(share)
+        assert 0 <= found.low <= found.bin <= found.high <= 7
+        is_covered = True
+        for end in (true, true + 1):
+            query = (np.arange(9) < end) - share * everyone
+            weights = SPEC.tree.coefficients(query[np.newaxis])[0]
+            values, masses = exact_law(weights, law)
+            reach = abs(float(weights @ noise))
+            is_covered &= float(masses[np.abs(values) >= reach - 1e-9].sum()) > 0.05
+        if is_covered:
+            assert found.low <= true <= found.high
 
 
 def test_without_noise_everything_is_exact() -> None:

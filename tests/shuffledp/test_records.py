@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shuffledp.columns import load_column
-from shuffledp.question_files import load_wording
+from shuffledp.question_files import choose_mechanism, load_wording
 from shuffledp.records import describe_columns, load_records
 from shuffledp_core.errors import UsageError
 
@@ -53,7 +53,7 @@ def test_a_file_without_a_field_of_the_question_is_refused(tmp_path: Path) -> No
 
 def test_a_description_is_refused_with_its_file_and_one_sentence(tmp_path: Path) -> None:
     for text, words in {
-        DESCRIPTION.replace('"table"', '"sum"'): 'ask must be "counts" or "table"',
+        DESCRIPTION.replace('"table"', '"sum"'): 'ask must be "counts", "table", ',
         "ask = ": "this is not TOML",
         "": "has no 'ask'",
     }.items():
@@ -61,6 +61,17 @@ def test_a_description_is_refused_with_its_file_and_one_sentence(tmp_path: Path)
             load_wording(write(tmp_path, text, "question.toml"), is_sum=False)
     with pytest.raises(UsageError, match="a sum has no place for others"):
         load_wording(write(tmp_path, DESCRIPTION, "question.toml"), is_sum=True)
+
+
+def test_a_question_is_asked_with_its_own_mechanism_unless_one_is_named(tmp_path: Path) -> None:
+    text = 'ask = "quantiles"\nof = "n"\n[fields.n]\nedges = [0, 1, 2]'
+    file = write(tmp_path, text, "question.toml")
+    assert choose_mechanism(None, file, "geo-shuffle") == "node-tree"
+    assert choose_mechanism("node-histogram", file, "geo-shuffle") == "node-histogram"
+    assert choose_mechanism(None, None, "geo-shuffle") == "geo-shuffle"
+    words = 'id = "a"\ntext = "A?"\naxes = [{ field = "n", unit = "", symbols = { kind = "ranges", '
+    file = write(tmp_path, words + 'edges = ["0", "1", "2"] } }]', "words.toml")
+    assert choose_mechanism(None, file, "geo-shuffle") == "node-histogram"
 
 
 def test_columns_are_described_by_what_they_hold(tmp_path: Path) -> None:

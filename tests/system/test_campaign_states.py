@@ -313,6 +313,22 @@ def test_a_described_question_is_asked_in_words(keys: Path, tmp_path: Path) -> N
             load_campaign(campaign_file(tmp_path, keys, changes, question=wrong))
 
 
+def test_a_described_question_gives_the_mechanism_that_serves_it(
+    keys: Path, tmp_path: Path
+) -> None:
+    description = DESCRIPTION.replace('"table"', '"quantiles"').replace(
+        '["sex", "sleep"]', '"sleep"'
+    )
+    changes = (("max_value = 3\n", ""), ('mechanism = "krr-histogram"\n', ""))
+    campaign = load_campaign(campaign_file(tmp_path, keys, changes, question=description))
+    assert campaign.questions[0].mechanism == "node-tree"
+    named = (changes[0], ("krr-histogram", "node-histogram"))
+    campaign = load_campaign(campaign_file(tmp_path, keys, named, question=description))
+    assert campaign.questions[0].mechanism == "node-histogram"
+    with pytest.raises(ConfigError, match="needs a mechanism, such as node-histogram, or a"):
+        load_campaign(campaign_file(tmp_path, keys, changes, question=WORDS))
+
+
 def test_a_question_in_words_is_in_plans_tables_and_pages(keys: Path, tmp_path: Path) -> None:
     without = load_campaign(campaign_file(tmp_path, keys))
     changes = (("max_value = 3\n", ""), ('field = "hours a week"\n', ""))

@@ -57,6 +57,8 @@ WRONG: list[tuple[str, str]] = [
     ),
     ("round {keys} --format xml", "'xml' is not one of 'text', 'json'"),
     ("round nowhere", NO_DEPLOYMENT),
+    ("round {keys} --words two.toml", "the question has values from 0 to 2: leave --max-value out"),
+    ("round {keys} --words a-file", "a-file cannot be used: this is not TOML"),
     ("results list nowhere", NO_DEPLOYMENT),
     ("results list {keys} --limit 0", "not in the range x>=1"),
     ("results list {keys} --limit x", "is not a valid int"),
@@ -149,6 +151,7 @@ def places(tmp_path: Path, deployment: Deployment) -> dict[str, str]:
     (tmp_path / "a-file").write_text("x")
     (tmp_path / "twice.csv").write_text("name\nbob\nbob\n")
     (tmp_path / "strict.toml").write_text("[policy]\nepsilon = 1\n")
+    (tmp_path / "two.toml").write_text('ask = "counts"\nof = "f"\n[fields.f]\nnames = ["a", "b"]\n')
     for name in ("a-folder.csv", "full", "half"):
         (tmp_path / name).mkdir()
     (tmp_path / "full" / "kept").write_text("x")

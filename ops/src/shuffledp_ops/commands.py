@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,8 @@ from shuffledp.commands.options import (
     Candidates,
     EpsilonLocal,
     Format,
-    Mechanism,
     Mixing,
+    OptionalMechanism,
     OutputFormat,
     Suite,
 )
@@ -23,7 +23,13 @@ from shuffledp_ops.keys.app import keys_app
 from shuffledp_ops.results.app import results_app
 from shuffledp_ops.witness_cli import witness_command
 
-_WORDS = "TOML file with the question in words, which devices show: id, text, [[axes]]."
+if TYPE_CHECKING:
+    from shuffledp_core.documents.wording import QuestionWording
+
+_WORDS = (
+    "TOML file that describes the question, or has it in words (id, text, [[axes]]), which devices "
+    "show. Mechanism and largest value then follow from it."
+)
 
 app = typer.Typer()
 app.add_typer(keys_app, name="keys")
@@ -38,10 +44,11 @@ def round_(
         Path, typer.Argument(help="The deployment's key folder (roster.json, root.pub, operator/).")
     ],
     *,
-    mechanism: Mechanism,
+    mechanism: OptionalMechanism = None,
     max_value: Annotated[
-        int, typer.Option(min=1, help="Largest value; values are integers from 0.")
-    ],
+        int | None,
+        typer.Option(min=1, help="Largest value; values are integers from 0. Not with --words."),
+    ] = None,
     min_reports: Annotated[
         int, typer.Option(min=1, help="With fewer reports the round ends without an answer.")
     ],
@@ -110,20 +117,26 @@ def round_(
     """Run one round on a deployment: open it, follow it, print the answer."""
     from msgspec import UNSET
 
-    from shuffledp.question_files import load_wording
+    from shuffledp.question_files import choose_mechanism, load_wording
     from shuffledp_core.documents.models import RoundPlan
     from shuffledp_core.errors import UsageError
     from shuffledp_core.mechanisms import MECHANISMS, Answers
     from shuffledp_ops.keys.pki import open_deployment
     from shuffledp_ops.rounds.operate import run_round_command
 
+    mechanism = choose_mechanism(mechanism, words, "")
+    if not mechanism:
+        raise UsageError(
+            "a round needs a mechanism: name one with --mechanism, or a question with --words"
+        )
     is_sum = MECHANISMS[mechanism].answers is Answers.SUM
     wording = None if words is None else load_wording(words, is_sum=is_sum)
+    largest = _largest_value(max_value, wording)
     try:
         plan = RoundPlan(
             population=population,
             mechanism=mechanism,
-            size=MECHANISMS[mechanism].size_for(max_value),
+            size=MECHANISMS[mechanism].size_for(largest),
             epsilon=epsilon,
             delta=delta,
             adjacency=adjacency,
@@ -145,6 +158,26 @@ def round_(
     run_round_command(
         keys, plan, out, as_json=output is OutputFormat.JSON, otlp_endpoint=otlp_endpoint
     )
+
+
+def _largest_value(given: int | None, wording: QuestionWording | None) -> int:
+    """The largest value of a round: that of its question, or else as given."""
+    from shuffledp_core.errors import UsageError
+
+    if wording is None:
+        if given is None:
+            raise UsageError(
+                "a round needs its values: name the largest with --max-value, or a question with "
+                "--words"
+            )
+        return given
+    largest = wording.size - 1
+    if given not in {None, largest}:
+        raise UsageError(
+            f"--max-value is {given:,}, but the question has values from 0 to {largest:,}: leave "
+            "--max-value out"
+        )
+    return largest
 
 
 @app.command()

@@ -6,6 +6,7 @@ docs/how-to/ask-by-group.md; docs/protocol.md, "Wording".
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -14,24 +15,55 @@ from shuffledp.records import describe_columns
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers
+from shuffledp_core.questions import mechanism_of
 from shuffledp_core.questions.described import convert_question, read_question
 from shuffledp_core.runtime.keys import read_file
 
 
+@dataclass(frozen=True)
+class QuestionFromFile:
+    """A question in words, and the mechanism that serves it if no other is named."""
+
+    wording: QuestionWording
+    mechanism: str
+
+
+def load_question(file: Path) -> QuestionFromFile:
+    """The question of a TOML file: a description, or the fields of the document.
+
+    Raises:
+        UsageError: it breaks a rule; the message says which.
+        ConfigError: it cannot be read.
+    """
+    data = read_file(file, "question")
+    try:
+        question = _read(data)
+        question.wording.check_size(question.wording.size, is_sum=False)
+    except (UsageError, msgspec.DecodeError, ValueError) as error:
+        raise UsageError(f"{file} cannot be used: {error}") from error
+    return question
+
+
 def load_wording(file: Path, *, is_sum: bool) -> QuestionWording:
-    """The question in words of a TOML file: a description, or the fields of the document.
+    """The words of a TOML file's question.
 
     Raises:
         UsageError: it breaks a rule, or is for a sum and has no scale; the message says which.
         ConfigError: it cannot be read.
     """
-    data = read_file(file, "question")
+    wording = load_question(file).wording
     try:
-        wording = _read(data)
         wording.check_size(wording.size, is_sum=is_sum)
-    except (UsageError, msgspec.DecodeError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"{file} cannot be used: {error}") from error
     return wording
+
+
+def choose_mechanism(named: str | None, question: Path | None, default: str) -> str:
+    """The mechanism that a user named, else the one that serves the question, else `default`."""
+    if named is not None:
+        return named
+    return default if question is None else load_question(question).mechanism
 
 
 def ask(
@@ -60,12 +92,14 @@ def ask(
     return describe_columns(data, [name.strip() for name in table.split(",")]).wording
 
 
-def _read(data: bytes) -> QuestionWording:
+def _read(data: bytes) -> QuestionFromFile:
     text = data.decode()
     try:
-        keys = tomllib.loads(text).keys()
+        given = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):
-        return read_question(text).wording  # its error is a sentence
-    if "axes" in keys:
-        return msgspec.toml.decode(data, type=QuestionWording)
-    return convert_question(tomllib.loads(text)).wording
+        given = None
+    if given is not None and "axes" in given:
+        wording = msgspec.toml.decode(data, type=QuestionWording)
+        return QuestionFromFile(wording, mechanism_of(wording))
+    question = read_question(text) if given is None else convert_question(given)
+    return QuestionFromFile(question.wording, question.mechanism)

@@ -16,6 +16,7 @@ from shuffledp.commands.options import (
     Format,
     Mechanism,
     Mixing,
+    OptionalMechanism,
     OutputFormat,
     QuestionFile,
     Suite,
@@ -35,7 +36,7 @@ app.add_typer(deploy_app, name="deploy")
 def demo(
     *,
     users: Annotated[int, typer.Option(min=2, help="Number of simulated users.")] = 2000,
-    mechanism: Mechanism = "node-histogram",
+    mechanism: OptionalMechanism = None,
     epsilon: Annotated[
         float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")
     ] = 1.0,
@@ -88,11 +89,13 @@ def demo(
 
     Every party is a process of its own.
     """
+    from shuffledp.question_files import choose_mechanism
+    from shuffledp_core.questions import MECHANISM
     from shuffledp_sim.demo import DemoOptions, run_demo_command
 
     options = DemoOptions(
         users=users,
-        mechanism=mechanism,
+        mechanism=choose_mechanism(mechanism, words, MECHANISM),
         epsilon=epsilon,
         delta=delta,
         adjacency=adjacency,

@@ -30,7 +30,6 @@ from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.questions import mechanism_of
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.present import print_answer, print_folder, write_documents
@@ -150,8 +149,7 @@ def load_people(options: DemoOptions) -> tuple[DemoOptions, Column]:
     """
     wording = ask(options.words, options.table, options.data, options.mechanism)
     if wording is not None:
-        mechanism = mechanism_of(wording) if wording.is_open else options.mechanism
-        options = replace(options, wording=wording, max_value=wording.size - 1, mechanism=mechanism)
+        options = replace(options, wording=wording, max_value=wording.size - 1)
     column = load_answers(
         options.data,
         options.column,

@@ -6,7 +6,7 @@ parameters, so that anyone who has a result can compute it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
@@ -20,6 +20,7 @@ from shuffledp_core.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from shuffledp_core.documents.wording import QuestionWording
     from shuffledp_core.mechanisms.base import Spec
     from shuffledp_core.mechanisms.columns import ColumnsSpec
 
@@ -70,12 +71,25 @@ class BinDistribution:
         tree: how its bins are estimated.
         values: the unbiased estimate of each bin, shape (bins,).
         present: the messages that count.
+        outside: bins at the end that are no values, such as people without an answer. Quantiles are
+            those of all others.
     """
 
     spec: ColumnsSpec
     tree: BinTree
     values: NDArray[np.float64]
     present: Present
+    outside: int = 0
+
+    @property
+    def counted(self) -> int:
+        """Number of bins that are values."""
+        return self.tree.bins - self.outside
+
+    @property
+    def people(self) -> float:
+        """Estimated number of users in the bins that are values."""
+        return float(self.sums[self.counted - 1]) if self.outside else self.reports
 
     @property
     def reports(self) -> float:
@@ -120,11 +134,11 @@ class BinDistribution:
         """
         if not 0 <= share <= 1:
             raise UsageError(f"a quantile must be from 0 to 1, not {share}")
-        rank = share * self.reports
-        last = self.tree.bins - 1
-        nearest = min(int(np.searchsorted(self.rising_sums, rank - 1e-9 * self.reports)), last)
-        low = self._first_bin_that_may_reach(rank)
-        high = self._last_bin_that_may_be_needed(rank)
+        rank = share * max(self.people, 0.0)
+        rising = self.rising_sums[: self.counted]
+        nearest = min(int(np.searchsorted(rising, rank - 1e-9 * self.reports)), self.counted - 1)
+        low = self._first_bin_that_may_reach(share)
+        high = self._last_bin_that_may_be_needed(share)
         return QuantileEstimate(share, nearest, min(low, nearest), max(high, nearest))
 
     def quantiles(self, shares: Sequence[float] = QUANTILES) -> list[QuantileEstimate]:
@@ -150,30 +164,56 @@ class BinDistribution:
         ends = np.clip([people - width, people + width], 0.0, self.reports)
         return RangeEstimate(people, error, float(ends[0]), float(ends[1]))
 
-    def _first_bin_that_may_reach(self, rank: float) -> int:
-        """The first bin up to which the interval's upper end is at least the rank."""
-        likely = self.sums + self._margins >= rank
+    def _first_bin_that_may_reach(self, share: float) -> int:
+        """The first bin up to which the interval's upper end is at least the share."""
+        ends = np.arange(1, self.counted + 1)
+        likely = self._excess(ends, share) + self._margins(ends, share) >= 0
         likely[-1] = True
         for bins in _pieces(np.flatnonzero(likely)):
-            reached = np.flatnonzero(self.band(bins + 1)[1] >= rank)
+            reached = np.flatnonzero(self._excess_band(bins + 1, share)[1] >= -self._tolerance)
             if reached.size:
                 return int(bins[reached[0]])
-        return self.tree.bins - 1
+        return self.counted - 1
 
-    def _last_bin_that_may_be_needed(self, rank: float) -> int:
-        """The last bin before which the interval's lower end is below the rank."""
-        before = np.concatenate([[0.0], self.sums[:-1] - self._margins[:-1]])
-        likely = before < rank
+    def _last_bin_that_may_be_needed(self, share: float) -> int:
+        """The last bin before which the interval's lower end is below the share."""
+        ends = np.arange(self.counted)
+        likely = self._excess(ends, share) - self._margins(ends, share) < 0
         for bins in _pieces(np.flatnonzero(likely)[::-1]):
-            below = np.flatnonzero(self.band(bins)[0] < rank)
+            below = np.flatnonzero(self._excess_band(bins, share)[0] < -self._tolerance)
             if below.size:
                 return int(bins[below[0]])
         return 0
 
+    def _excess(self, ends: NDArray[np.int64], share: float) -> NDArray[np.float64]:
+        """Estimate of the number of users up to each end, less this share of those with a value."""
+        return np.concatenate([[0.0], self.sums])[ends] - share * self.people
+
+    def _excess_queries(self, ends: NDArray[np.int64], share: float) -> NDArray[np.float64]:
+        everyone = self.tree.prefix_queries(np.array([self.counted]))
+        return self.tree.prefix_queries(ends) - share * everyone
+
+    def _excess_band(
+        self, ends: NDArray[np.int64], share: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """95% intervals of `_excess`: lows and highs."""
+        excess = self._excess(ends, share)
+        queries = self._excess_queries(ends, share)
+        widths = query_widths(self.spec, self.tree, queries, self.present)
+        least = -share * self.reports
+        most = self.reports
+        return np.clip(excess - widths, least, most), np.clip(excess + widths, least, most)
+
+    def _margins(self, ends: NDArray[np.int64], share: float) -> NDArray[np.float64]:
+        """Upper bounds of the half-widths of the intervals of `_excess_band`."""
+        queries = self._excess_queries(ends, share)
+        errors = query_errors(self.spec, self.tree, queries, self.present.nodes)
+        return _FARTHEST * errors + self.present.lost + self._tolerance
+
     @property
-    def _margins(self) -> NDArray[np.float64]:
-        """Upper bounds of the half-widths of the intervals of `band`."""
-        return _FARTHEST * self.prefix_errors() + self.present.lost
+    def _tolerance(self) -> float:
+        """Users that floating-point numbers may be off by."""
+        return 1e-9 * max(self.reports, 1.0)
 
 
 @runtime_checkable
@@ -185,7 +225,12 @@ class OrderedBins(Protocol):
 
 
 def distribution_of(
-    spec: Spec, estimate: Estimate, users: int, nodes: int, lost: int = 0
+    spec: Spec,
+    estimate: Estimate,
+    users: int,
+    nodes: int,
+    lost: int = 0,
+    wording: QuestionWording | None = None,
 ) -> BinDistribution | None:
     """The distribution that an answer shows; None for mechanisms that know no error of ranges.
 
@@ -195,11 +240,14 @@ def distribution_of(
         users: accepted reports.
         nodes: nodes that added dummies.
         lost: messages of users that do not count.
+        wording: its question, whose others are in no quantile.
     """
     if not isinstance(spec, OrderedBins):
         return None
     reports = users - Fraction(lost, spec.messages_per_user)
-    return spec.distribution(estimate, Present(reports, nodes, lost))
+    distribution = spec.distribution(estimate, Present(reports, nodes, lost))
+    has_others = wording is not None and wording.others != ""
+    return replace(distribution, outside=1) if has_others else distribution
 
 
 def isotonic(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -24,6 +24,7 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.questions.conditions import check_conditions
 from shuffledp_core.questions.schema import (
     AmountField,
+    RangeField,
     RecordSchema,
     TextField,
     check_text,
@@ -33,8 +34,11 @@ from shuffledp_core.questions.schema import (
 MECHANISM: Final = "node-histogram"
 """Mechanism of a question that names none: the smallest error, and no honest people needed."""
 
-OPEN_MECHANISM: Final = "node-columns"
-"""Mechanism of an open list."""
+COLUMNS_MECHANISM: Final = "node-columns"
+"""Mechanism of an open list, and of several fields that are counted by themselves."""
+
+QUANTILES_MECHANISM: Final = "node-tree"
+"""Mechanism of quantiles."""
 
 MOST_CELLS: Final = 100_000
 """Most cells of a question."""
@@ -46,21 +50,35 @@ OTHERS: Final = "none of these"
 class QuestionKind(StrEnum):
     """What a question asks for.
 
-    People with each value of one field, or with each combination of several; the most frequent
-    texts of one field; or the sum of one field, by any others.
+    People with each value of one field, with each combination of several, or with each value of
+    several fields by themselves; quantiles of one field; the most frequent texts of one field; or
+    the sum of one field, by any others.
     """
 
     COUNTS = "counts"
     TABLE = "table"
+    COLUMNS = "columns"
+    QUANTILES = "quantiles"
     STRINGS = "strings"
     TOTAL = "total"
 
     @property
     def fields(self) -> range:
         """How many fields it may name."""
-        return {"table": range(2, MOST_AXES + 1), "total": range(1, MOST_AXES + 1)}.get(
-            self.value, range(1, 2)
-        )
+        return {
+            "table": range(2, MOST_AXES + 1),
+            "columns": range(2, MOST_AXES + 1),
+            "total": range(1, MOST_AXES + 1),
+        }.get(self.value, range(1, 2))
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of a question that names none."""
+        return {
+            "columns": COLUMNS_MECHANISM,
+            "quantiles": QUANTILES_MECHANISM,
+            "strings": COLUMNS_MECHANISM,
+        }.get(self.value, MECHANISM)
 
 
 @dataclass(frozen=True)
@@ -70,8 +88,8 @@ class RecordQuestion:
     Attributes:
         schema: of the records.
         kind: what is counted.
-        fields: whose values are counted: one for counts and strings, 2 to 4 for a table; of a total
-            one field of amounts, and up to 3 others that make groups.
+        fields: whose values are counted: one for counts, quantiles and strings, 2 to 4 for a table
+            and for columns; of a total one field of amounts, and up to 3 others that make groups.
         where: conditions by field; people who do not meet all of them are counted as others.
         id: identifier, such as "table-of-sex-age".
         text: one sentence for people.
@@ -100,11 +118,14 @@ class RecordQuestion:
             if self.fields.count(name) > 1:
                 raise UsageError(f"the field {shorten(name)} is counted twice: leave one out")
         self._check_open()
+        self._check_quantiles()
+        self._check_columns()
         if len(self.where) > MOST_CONDITIONS:
             raise UsageError(
                 f"a question has at most {MOST_CONDITIONS} conditions, not {len(self.where)}"
             )
-        cells = prod(self.shape)
+        is_by_field = self.kind is QuestionKind.COLUMNS
+        cells = sum(self.shape) if is_by_field else prod(self.shape)
         if cells > MOST_CELLS and not self.is_open:
             raise UsageError(
                 f"the question has {cells:,} cells, at most {MOST_CELLS:,} can be counted: put "
@@ -142,10 +163,40 @@ class RecordQuestion:
         if self.is_open and self.where:
             raise UsageError("an open list has no conditions: leave `where` out")
 
+    def _check_quantiles(self) -> None:
+        if self.kind is not QuestionKind.QUANTILES:
+            return
+        field = self.schema.field(self.fields[0])
+        if not isinstance(field, RangeField):
+            raise UsageError(
+                f"quantiles need a field of numbers in ranges, which {shorten(self.fields[0])} is "
+                'not: describe it by from, to and step, or ask = "counts"'
+            )
+
+    def _check_columns(self) -> None:
+        """Check that a question by columns has no others: each column has cells for everyone."""
+        if self.kind is not QuestionKind.COLUMNS:
+            return
+        if self.where:
+            raise UsageError(
+                "columns have no conditions, because everyone is counted in every column: leave "
+                '`where` out, or ask = "table"'
+            )
+        if self.others != OTHERS:
+            raise UsageError(
+                "columns have no others, because everyone is counted in every column: leave "
+                "`others` out, and name an answer such as “unknown” in each field"
+            )
+
     @property
     def is_open(self) -> bool:
         """Whether it asks for the most frequent texts."""
         return self.kind is QuestionKind.STRINGS
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism that serves it if no other is named."""
+        return self.kind.mechanism
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -163,7 +214,8 @@ class RecordQuestion:
         where = check_conditions(self.schema, self.where)
         text = self.text or self._sentence()
         text = check_text("sentence of a question", text, LONGEST_TEXT)
-        others = "" if self.is_open else check_text("name of the others", self.others)
+        has_others = self.kind not in {QuestionKind.STRINGS, QuestionKind.COLUMNS}
+        others = check_text("name of the others", self.others) if has_others else ""
         name = self.id or _identifier(self.kind, self.fields)
         try:
             return QuestionWording(
@@ -182,6 +234,8 @@ class RecordQuestion:
         return QuestionAxis(field=name, unit=field.unit, symbols=symbols)
 
     def _sentence(self) -> str:
+        if self.kind is QuestionKind.QUANTILES:
+            return f"Which {self.fields[0]} do people have, from the lowest to the highest?"
         if self.kind is not QuestionKind.TOTAL:
             return f"How many people are there for each {' and '.join(self.fields)}?"
         amounts = [isinstance(self.schema.field(name), AmountField) for name in self.fields]
@@ -219,6 +273,29 @@ def table(
     return RecordQuestion(schema, QuestionKind.TABLE, names, where or {}, id, text, others)
 
 
+def columns(
+    schema: RecordSchema,
+    *names: str,
+    id: str = "",  # noqa: A002 - the word of the documents
+    text: str = "",
+) -> RecordQuestion:
+    """How many people have each value of 2 to 4 fields, each field by itself."""
+    return RecordQuestion(schema, QuestionKind.COLUMNS, names, {}, id, text)
+
+
+def quantiles(
+    schema: RecordSchema,
+    name: str,
+    *,
+    where: Mapping[str, NameSet | NumberRange] | None = None,
+    id: str = "",  # noqa: A002 - the word of the documents
+    text: str = "",
+    others: str = OTHERS,
+) -> RecordQuestion:
+    """Medians and percentiles of one field of numbers, and the people in any range of it."""
+    return RecordQuestion(schema, QuestionKind.QUANTILES, (name,), where or {}, id, text, others)
+
+
 def strings(
     schema: RecordSchema,
     name: str,
@@ -243,8 +320,8 @@ def total(
 
 
 def mechanism_of(wording: QuestionWording) -> str:
-    """The mechanism of a question in words that names none."""
-    return OPEN_MECHANISM if wording.is_open else MECHANISM
+    """The mechanism of a question in words that names none, and has no description."""
+    return COLUMNS_MECHANISM if wording.is_open else MECHANISM
 
 
 def _identifier(kind: QuestionKind, fields: tuple[str, ...]) -> str:

@@ -54,8 +54,10 @@ def convert_question(given: Mapping[str, Any]) -> RecordQuestion:
     try:
         kind = QuestionKind(given["ask"])
     except ValueError as error:
-        kinds = " or ".join(f'"{option.value}"' for option in QuestionKind)
-        raise UsageError(f"ask must be {kinds}, not {shorten(given['ask'])}") from error
+        *first, last = (f'"{option.value}"' for option in QuestionKind)
+        raise UsageError(
+            f"ask must be {', '.join(first)} or {last}, not {shorten(given['ask'])}"
+        ) from error
     schema = _convert_schema(given["fields"])
     names = [given["of"]] if isinstance(given["of"], str) else given["of"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -77,7 +79,8 @@ def convert_question(given: Mapping[str, Any]) -> RecordQuestion:
 _OF_TEXT: Final = ("text", "columns", "bits", "salt")
 
 _EXAMPLES: Final = {
-    "ask": 'add ask = "counts", ask = "table", ask = "strings" or ask = "total"',
+    "ask": 'add one line such as ask = "counts", or "table", "columns", "quantiles", "strings", '
+    '"total"',
     "of": 'name the fields that are counted, such as of = ["sex", "age"]',
     "fields": "describe each field in a table, such as [fields.age] with edges = [0, 18, 65]",
 }

@@ -125,15 +125,16 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
     `epsilon` is that of each round. `total_epsilon`, used instead, is that of all rounds together
     at `delta`, and each round's is computed from it (`round_delta`). `wording` is the question in
     words, which devices show and the accountant signs; `max_value` then follows from it.
-    `description` describes one over a schema instead (`shuffledp_core.questions`). `field` names
-    the answers in text and pictures; by default the sentence of `wording`. A date whose round
-    failed is retried `retries` times, each after `retry_seconds`. `question` is a number that
-    distinguishes the memoised responses of different questions, for mechanisms with such responses.
-    With `mix` "verified" anyone can check the mixing.
+    `description` describes one over a schema instead (`shuffledp_core.questions`); it also gives a
+    mechanism, if none is named. `field` names the answers in text and pictures; by default the
+    sentence of `wording`. A date whose round failed is retried `retries` times, each after
+    `retry_seconds`. `question` is a number that distinguishes the memoised responses of different
+    questions, for mechanisms with such responses. With `mix` "verified" anyone can check the
+    mixing.
     """
 
     name: str
-    mechanism: str
+    mechanism: str = ""
     max_value: int | None = None
     min_reports: int
     max_reports: int
@@ -161,6 +162,11 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_name(self.name, "question")
         self._compile()
+        if not self.mechanism:
+            raise ValueError(
+                f"question {self.name!r} needs a mechanism, such as node-histogram, or a "
+                "[questions.description] that gives one"
+            )
         if self.mechanism not in MECHANISMS:
             raise ValueError(
                 f"unknown mechanism {self.mechanism[:80]!r}; choose one of {', '.join(MECHANISMS)}"
@@ -195,11 +201,13 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
                 f"question {self.name!r} has both a wording and a description: leave one out"
             )
         try:
-            compiled = convert_question(self.description).wording
+            compiled = convert_question(self.description)
         except ShuffleDPError as error:
             raise ValueError(f"question {self.name!r}: {error}") from error
         # From here on it is a question in words: the campaign's digest has these.
-        msgspec.structs.force_setattr(self, "wording", compiled)
+        msgspec.structs.force_setattr(self, "wording", compiled.wording)
+        if not self.mechanism:
+            msgspec.structs.force_setattr(self, "mechanism", compiled.mechanism)
         msgspec.structs.force_setattr(self, "description", None)
 
     @property

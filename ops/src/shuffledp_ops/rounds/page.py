@@ -264,6 +264,7 @@ def _remarks(report: RoundReport) -> Iterator[str]:
     if is_open(report):
         yield from string_parts.remarks(report)
     elif not report.is_sum:
+        yield from quantile_parts.remarks(report)
         counts = "number of people or quantile" if report.quantiles else "count"
         yield (
             f"Each interval contains its true {counts} with probability 95%; with many values, "

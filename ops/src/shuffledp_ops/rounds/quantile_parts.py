@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -25,7 +26,7 @@ def in_a_sentence(report: RoundReport) -> str:
 
 def chart(report: RoundReport, distribution: BinDistribution) -> str:
     """The distribution function with its band, as SVG."""
-    bins = distribution.tree.bins
+    bins = distribution.counted
     ends = np.unique(np.linspace(1, bins, min(bins, POINTS)).astype(np.int64))
     lows, highs = distribution.band(ends)
     people = distribution.reports
@@ -42,6 +43,20 @@ def chart(report: RoundReport, distribution: BinDistribution) -> str:
     )
     return charts.distribution(
         curve, "Estimated share of people up to each value, with 95% intervals"
+    )
+
+
+def remarks(report: RoundReport) -> Iterator[str]:
+    """A sentence on the people who are in no quantile; nothing if everyone is."""
+    distribution = report.distribution
+    if distribution is None or not distribution.outside:
+        return
+    others = distribution.count_range(distribution.counted, distribution.tree.bins - 1)
+    low, high = max(0, math.floor(others.low)), math.ceil(others.high)
+    yield (
+        f"Quantiles are those of the people with a value. About {max(others.people, 0.0):,.0f} of "
+        f"all {report.accepted:,} people (95% interval {low:,} to {high:,}) are counted as "
+        f"“{report.label(distribution.counted)}”; the curve has shares of all people."
     )
 
 

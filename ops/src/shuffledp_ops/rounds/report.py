@@ -237,7 +237,12 @@ class RoundReport:
         """Quantiles and ranges of a histogram whose mechanism serves them; None for any other."""
         lost = self.dropped + self.outside_alphabet + self.repeated_tags
         return distribution_of(
-            self.final.mechanism, self.estimate, self.accepted, self.final.nodes, lost
+            self.final.mechanism,
+            self.estimate,
+            self.accepted,
+            self.final.nodes,
+            lost,
+            self.final.question_wording,
         )
 
     @cached_property
@@ -352,9 +357,10 @@ def show(value: float | None) -> str:
 
 def true_quantile(report: RoundReport, share: float) -> int | None:
     """The bin of the true quantile; None outside of a simulation."""
-    if report.truth is None:
+    if report.truth is None or report.distribution is None:
         return None
-    return int(np.searchsorted(np.cumsum(report.truth), share * int(report.truth.sum())))
+    counted = report.truth[: report.distribution.counted]
+    return int(np.searchsorted(np.cumsum(counted), share * int(counted.sum())))
 
 
 def _quantiles_of(report: RoundReport) -> list[dict[str, Any]]:

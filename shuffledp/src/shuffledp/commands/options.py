@@ -76,6 +76,15 @@ Mechanism = Annotated[
         help="Mechanism with which users randomise.",
     ),
 ]
+OptionalMechanism = Annotated[
+    str | None,
+    typer.Option(
+        parser=mechanism_kind,
+        metavar="|".join(MECHANISMS),
+        autocompletion=lambda: list(MECHANISMS),
+        help="Mechanism with which users randomise; default: the one that serves the question.",
+    ),
+]
 
 
 class NamedCommands(TyperGroup):

@@ -11,7 +11,7 @@ import typer
 from shuffledp.commands.options import (
     Candidates,
     Format,
-    Mechanism,
+    OptionalMechanism,
     OutputFormat,
     QuestionFile,
     TableOfColumns,
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 DEFAULT_MECHANISM: Final = "geo-shuffle"
-"""Without a question; a question has that of `shuffledp_core.questions`."""
+"""Without a question; a question has one of its own."""
 
 
 def simulate(
     *,
     users: Annotated[int, typer.Option(min=2, help="Number of simulated users.")] = 2000,
-    mechanism: Mechanism = DEFAULT_MECHANISM,
+    mechanism: OptionalMechanism = None,
     epsilon: Annotated[
         float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")
     ] = 1.0,
@@ -105,11 +105,11 @@ def simulate(
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.guarantees import guarantee_of, number
     from shuffledp.progress import working
-    from shuffledp.question_files import ask
+    from shuffledp.question_files import ask, choose_mechanism
     from shuffledp.records import load_answers
     from shuffledp.simulation import simulate as simulate_round
     from shuffledp_core.mechanisms import MECHANISMS
-    from shuffledp_core.questions import MECHANISM, mechanism_of
+    from shuffledp_core.questions import MECHANISM
     from shuffledp_privacy.bounds import Setting
 
     if plot is not None:
@@ -119,11 +119,8 @@ def simulate(
     group = Setting(
         users, users - users // 20 if honest is None else honest, adjacency, max_distance
     )
-    if mechanism == DEFAULT_MECHANISM and (question is not None or table):
-        mechanism = MECHANISM
+    mechanism = choose_mechanism(mechanism, question, MECHANISM if table else DEFAULT_MECHANISM)
     wording = ask(question, table, data, mechanism)
-    if wording is not None and wording.is_open and mechanism == MECHANISM:
-        mechanism = mechanism_of(wording)
     max_value = max_value if wording is None else wording.size - 1
     data_column = load_answers(data, column, wording, users=users, max_value=max_value)
     with working(f"calibrating {mechanism}"):
@@ -163,6 +160,16 @@ def simulate(
         typer.echo(f"drawn into {plot}")
 
 
+def _distribution(answer: Answer, wording: QuestionWording | None) -> BinDistribution | None:
+    """Quantiles, those of an answer to a question without its others."""
+    from dataclasses import replace
+
+    distribution = answer.distribution
+    if distribution is None or wording is None or not wording.others:
+        return distribution
+    return replace(distribution, outside=1)
+
+
 def _crosstab(answer: Answer, wording: QuestionWording) -> CrossTable | None:
     from fractions import Fraction
 
@@ -198,7 +205,10 @@ def _question_entries(
         return {"question": wording.id, "open_list": asdict(open_list)}
     crosstab = _crosstab(answer, wording)
     totals = _totals(answer, wording)
-    table = {} if crosstab is None else {"table": crosstab.to_dict()}
+    table: dict[str, Any] = {} if crosstab is None else {"table": crosstab.to_dict()}
+    distribution = _distribution(answer, wording)
+    if distribution is not None:
+        table["quantiles"] = [quantile._asdict() for quantile in distribution.quantiles()]
     if totals is not None:
         table["totals"] = totals.to_dict()
     return {"question": wording.id, "labels": list(names_of(answer.spec, wording)), **table}
@@ -230,7 +240,7 @@ def _render(
         names = (
             () if wording is None or answer.quantity == "sum" else names_of(answer.spec, wording)
         )
-        yield _table(answer, capped, names)
+        yield _table(answer, capped, names, _distribution(answer, wording))
         return
     title = f"[bold]{answer.spec.kind}[/bold]: table over {answer.users:,} users"
     if map_page.edges_of(crosstab) is not None:
@@ -240,13 +250,16 @@ def _render(
     yield from map_page.remarks(crosstab)
 
 
-def _table(answer: Answer, capped: int, names: Sequence[str] = ()) -> Table:
+def _table(
+    answer: Answer, capped: int, names: Sequence[str], distribution: BinDistribution | None
+) -> Table:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(
-        title=f"[bold]{answer.spec.kind}[/bold]: {answer.quantity} over {answer.users:,} users",
+        title=f"[bold]{answer.spec.kind}[/bold]: "
+        f"{answer.quantity if distribution is None else 'quantiles'} over {answer.users:,} users",
         title_justify="left",
         caption=f"{capped:,} values above the largest were capped" if capped else None,
         box=box.SIMPLE_HEAD,
@@ -256,7 +269,6 @@ def _table(answer: Answer, capped: int, names: Sequence[str] = ()) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim")
-    distribution = answer.distribution
     if distribution is not None:
         for row in _quantiles(answer, distribution, names):
             table.add_row(*row)
@@ -276,9 +288,9 @@ def _quantiles(
     import numpy as np
     from rich.markup import escape
 
-    sums = np.cumsum(answer.true_total)
+    sums = np.cumsum(np.asarray(answer.true_total)[: distribution.counted])
     for quantile in distribution.quantiles():
-        truth = int(np.searchsorted(sums, quantile.share * answer.users))
+        truth = int(np.searchsorted(sums, quantile.share * sums[-1]))
         places = (quantile.bin, quantile.low, quantile.high, truth)
         value, low, high, true = (escape(names[place]) if names else str(place) for place in places)
         yield f"{quantile.share:.0%} quantile", value, f"95% in {low} .. {high}; truth {true}"
