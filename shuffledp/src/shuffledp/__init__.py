@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shuffledp.guarantees import Guarantee, certify
     from shuffledp.location import Centroid, Grid, LocationPlan, plan_location, simulate_location
     from shuffledp.loss_export import privacy_loss_distribution
+    from shuffledp.outlooks import outlook
     from shuffledp.paper_views import (
         adversaries,
         all_corrupt,
@@ -102,6 +103,7 @@ __all__ = [
     "datasets",
     "group",
     "growing_delta",
+    "outlook",
     "plan_location",
     "primary_count",
     "privacy_loss_distribution",
@@ -126,6 +128,7 @@ _HOMES: Final = {
         "simulate_location",
     ),
     "shuffledp.loss_export": ("privacy_loss_distribution",),
+    "shuffledp.outlooks": ("outlook",),
     "shuffledp.paper_views": (
         "adversaries",
         "all_corrupt",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -92,6 +93,22 @@ class FieldTotals:
         }
 
 
+class CutErrors(NamedTuple):
+    """What a sum with this cut would have as errors, before anyone answers.
+
+    Attributes:
+        cut: values up to it count in full, in the unit of the field.
+        noise: standard error of one group's sum from the noise of all nodes.
+        rounding: largest standard deviation that the rounding of one person's value adds.
+        rising: people in the cut's own doubling who make it visible above noise.
+    """
+
+    cut: float
+    noise: float
+    rounding: float
+    rising: int
+
+
 @runtime_checkable
 class NoisyCounts(Protocol):
     """A mechanism that counts values behind noise of the nodes."""
@@ -123,6 +140,12 @@ def totals_of(
     if noise is None or wording.size != len(estimate.values):
         return None
     return _Adder(wording, np.array(estimate.values), noise, present, truth).totals()
+
+
+def errors_by_cut(wording: QuestionWording, noise: CountNoise, nodes: int) -> list[CutErrors]:
+    """The errors of a question's sums for each possible cut, with the noise of this many nodes."""
+    present = Present(Fraction(0), nodes)
+    return _Adder(wording, np.zeros(wording.size), noise, present, None).errors_by_cut()
 
 
 class _Adder:
@@ -161,10 +184,7 @@ class _Adder:
         end = self._ends[doubling]
         cut = self._multiples[end]
         is_cut = end < self._multiples.size - 1
-        # Straight between neighbouring numbers: then random rounding is unbiased (N11).
-        weights = self._multiples
-        if is_cut:
-            weights = np.minimum(weights, np.maximum(2 * cut - weights, 0.0))
+        weights = self._weights(end)
         axis = self._wording.axes[self._axis]
         return FieldTotals(
             axis.field,
@@ -176,6 +196,27 @@ class _Adder:
             rising[min(doubling + 1, len(rising) - 1)],
             self._true_sum(self._symbols, self._multiples),
         )
+
+    def errors_by_cut(self) -> list[CutErrors]:
+        """The errors that each cut would have."""
+        found = []
+        for end, rising in zip(self._ends, self._thresholds(), strict=True):
+            weights = self._weights(end)
+            query = np.zeros(self._counts.size)
+            query[self._symbols[0]] = weights
+            error = self._error(query - query.mean())
+            rounding = math.sqrt(float(_rounding_spans(weights).max()))
+            cut = float(self._multiples[end]) * self._step
+            found.append(CutErrors(cut, error * self._step, rounding * self._step, rising))
+        return found
+
+    def _weights(self, end: int) -> NDArray[np.float64]:
+        """What a person with each number adds to the sum, if it is cut at the number `end`."""
+        weights = self._multiples
+        if end == weights.size - 1:
+            return weights
+        # Straight between neighbouring numbers: then random rounding is unbiased (N11).
+        return np.asarray(np.minimum(weights, np.maximum(2 * weights[end] - weights, 0.0)))
 
     def _thresholds(self) -> list[int]:
         """For each doubling, the number of people that noise alone exceeds rarely."""
@@ -204,9 +245,7 @@ class _Adder:
         query = np.zeros(self._counts.size)
         query[symbols] = weights
         value, error, width = self._add(query, _NOISE / len(self._ends))
-        # The most by which one rounding can move the sum, whichever way it was.
-        steps = np.abs(np.diff(weights, prepend=weights[0], append=weights[-1]))
-        spans = np.maximum(steps[1:], steps[:-1]) ** 2 / 4
+        spans = _rounding_spans(weights)
         counts = self._counts[symbols]
         likely = _COUNTS / self._counts.size * self._noise.room_probability**self._nodes
         most = counts + self._noise.largest_sum(self._nodes, likely) + 1
@@ -242,9 +281,13 @@ class _Adder:
         """
         common = float(query.mean())
         rest = query - common
-        error = math.sqrt(float(rest @ rest) * self._nodes) * self._noise.deviation
+        error = self._error(rest)
         width = float(self._noise.widths(rest[np.newaxis], self._nodes, min(missed, 0.5))[0])
         return float(rest @ self._counts) + common * self._reports, error, width
+
+    def _error(self, rest: NDArray[np.float64]) -> float:
+        """Standard error of a weighted sum of noises, all of which are free."""
+        return math.sqrt(float(rest @ rest) * self._nodes) * self._noise.deviation
 
     def _name(self, row: int) -> str:
         """The group of a row in words."""
@@ -254,3 +297,10 @@ class _Adder:
             row, level = divmod(row, axis.symbols.size)
             parts.append(axis.symbols.name(level, axis.unit))
         return ", ".join(reversed(parts))
+
+
+def _rounding_spans(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Largest variance that the rounding of one value adds to a sum, at each number."""
+    # The most by which one rounding can move the sum, whichever way it was.
+    steps = np.abs(np.diff(weights, prepend=weights[0], append=weights[-1]))
+    return np.asarray(np.maximum(steps[1:], steps[:-1]) ** 2 / 4)

@@ -32,11 +32,13 @@ from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from rich.console import RenderableType
     from rich.table import Table
 
     from shuffledp.choosing import Comparison
+    from shuffledp.question_files import QuestionFromFile
     from shuffledp.recommending import Recommendation
     from shuffledp_core.documents.wording import QuestionWording
 
@@ -73,15 +75,16 @@ def advise(
     sizes = targets.Sizes(max_value, symbols)
     wording = None
     if question is not None:
-        from shuffledp.question_files import load_wording
+        from shuffledp.question_files import load_question
 
         if max_value is not None or symbols is not None:
             raise UsageError("--question has the domain: leave --max-value and --symbols out")
-        wording = load_wording(question, is_sum=False)
-        sizes = targets.Sizes(None, wording.size)
-        if wording.is_open:
-            _advise_open(wording, scenario, epsilon, output)
+        asked = load_question(question)
+        if _look_ahead(asked, scenario, epsilon, plot, output):
             return
+        wording = asked.wording
+        largest = None if wording.scale is None else wording.size - 1
+        sizes = targets.Sizes(largest, wording.size)
     limits = targets.SearchLimits(max_error, max_messages, epsilon_local)
     with working("comparing mechanisms"):
         comparison = targets.compare_mechanisms(scenario, sizes, epsilon, limits)
@@ -97,33 +100,44 @@ def advise(
         print_rich(*_answer(comparison))
 
 
-def _advise_open(
-    wording: QuestionWording, scenario: Scenario, epsilon: float, output: OutputFormat
-) -> None:
-    """Print what an open list will find; one mechanism counts it."""
-    from shuffledp.choosing import calibrate
+def _look_ahead(
+    question: QuestionFromFile,
+    scenario: Scenario,
+    epsilon: float,
+    plot: Path | None,
+    output: OutputFormat,
+) -> bool:
+    """Print what the plans for a question give; False for those that mechanisms compete for."""
     from shuffledp.commands.questions import setting_of
     from shuffledp.commands.respond import print_json, print_rich
-    from shuffledp.open_lists import look_ahead
-    from shuffledp_core.mechanisms.columns import ColumnsSpec
-    from shuffledp_core.questions import mechanism_of
+    from shuffledp.outlooks import DrawnOutlook
+    from shuffledp.outlooks import outlook as outlook_of
+    from shuffledp.progress import working
 
-    plan = calibrate(
-        mechanism_of(wording),
-        epsilon=epsilon,
-        delta=scenario.delta,
-        setting=setting_of(scenario, wording.size),
-        rounds=scenario.rounds,
-        columns=wording.columns,
-    )
-    if not isinstance(plan.spec, ColumnsSpec):
-        raise TypeError("an open list is counted in columns")
-    outlook = look_ahead(plan.spec, scenario.nodes)
+    wording = question.wording
+    with working("comparing plans"):
+        outlook = outlook_of(
+            question,
+            epsilon=epsilon,
+            delta=scenario.delta,
+            setting=setting_of(scenario, wording.size),
+            nodes=scenario.nodes,
+            rounds=scenario.rounds,
+        )
+    if outlook is None:
+        return False
+    if plot is not None:
+        if not isinstance(outlook, DrawnOutlook):
+            raise UsageError("--plot has no picture of this question: leave it out")
+        outlook.draw(plot)
     if output is OutputFormat.JSON:
         print_json(outlook.to_dict())
-        return
+        return True
     typer.echo(describe(wording))
     print_rich(*outlook.render())
+    if plot is not None:
+        typer.echo(f"drawn into {plot}")
+    return True
 
 
 def describe(wording: QuestionWording) -> str:
