@@ -19,7 +19,7 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
     SplitMix,
 )
-from shuffledp_core.mechanisms.base import MAX_STEPS, MAX_TRIES
+from shuffledp_core.mechanisms.work import MAX_STEPS, MAX_TRIES
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_privacy.calibration.calibrate import Target, calibrate

@@ -15,6 +15,7 @@ from shuffledp_core.errors import (
     UsageError,
 )
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
+from shuffledp_core.mechanisms.work import check_work
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
@@ -68,7 +69,7 @@ def check_messages(plan: RoundPlan, mechanism: Mechanism) -> None:
 
     It sends too many messages, or devices or nodes could not draw its noise in useful time.
     """
-    mechanism.check_steps()
+    check_work(mechanism)
     try:
         Geometry.of(mechanism, plan.suite, len(plan.route), plan.mix)
     except ValueError as error:

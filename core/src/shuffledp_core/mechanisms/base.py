@@ -42,12 +42,6 @@ integers.
 """
 
 
-MAX_STEPS: Final = 2**22
-"""Most steps that drawing one user's noise may take on average: some seconds of a device."""
-
-MAX_TRIES: Final = 2**26
-"""Most draws that a node's dummies may take on average: some minutes of a node."""
-
 OPEN: Final = Fraction(0)
 """Blanket of values that are sent as they are."""
 
@@ -147,38 +141,6 @@ class Spec(
         0 where nodes add none. The dummies of several nodes are independent.
         """
         return 0.0
-
-    @property
-    def noise_steps(self) -> Fraction:
-        """Mean number of steps of drawing one user's noise, rounded up; 0 for other samplers.
-
-        Draws that are made once for each message or symbol do not count: their number is bounded.
-        """
-        return Fraction(0)
-
-    @property
-    def dummy_tries(self) -> Fraction:
-        """Mean number of draws that the noise of one node's dummies takes, rounded up."""
-        return Fraction(0)
-
-    def check_steps(self) -> None:
-        """Raise `ParameterError` if a device or a node could not finish its draw in useful time.
-
-        Exact samplers of noise with rate ε take 1/ε steps, and a certificate may name any rate.
-        docs/protocol.md, "Work".
-        """
-        if self.noise_steps > MAX_STEPS:
-            raise ParameterError(
-                f"drawing one answer of {self.kind} would take {float(self.noise_steps):.3g} steps "
-                f"on average, and {MAX_STEPS:,} are allowed: its noise needs a larger epsilon for "
-                "each unit; count in larger units, or ask for a larger epsilon"
-            )
-        if self.dummy_tries > MAX_TRIES:
-            raise ParameterError(
-                f"drawing a node's dummies of {self.kind} would take {float(self.dummy_tries):.3g} "
-                f"draws on average, and {MAX_TRIES:,} are allowed: it needs a larger mean number "
-                "of dummies, or a larger epsilon"
-            )
 
     def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:  # noqa: ARG002
         """The symbols of one node's dummies, shape (dummies_per_node,), by the certified law.
@@ -582,23 +544,6 @@ def tally(answers: NDArray[np.int64], alphabet: int) -> NDArray[np.int64]:
         .reshape(rounds, alphabet)
         .astype(np.int64)
     )
-
-
-def shared_noise_steps(rate: Fraction) -> Fraction:
-    """Mean number of steps of `sampling.exact.sgdl` at this rate, rounded up.
-
-    One step for each draw from the urns of two geometrics, whose means are 1/(e^rate - 1) < 1/rate.
-    """
-    return 2 / rate
-
-
-def bounded_noise_tries(rate: Fraction, reach: int) -> Fraction:
-    """Mean number of draws of `sampling.exact.bounded_laplace`, rounded up.
-
-    A draw stays within the reach with probability 1 - 2 φ^(reach+1)/(1 + φ) >= (1 - φ^(reach+1))/2,
-    and 1/(1 - exp(-x)) <= 1 + 1/x.
-    """
-    return 2 * (1 + 1 / (rate * (reach + 1)))
 
 
 def check_whole(name: str, value: int, low: int, high: int = MAX_DOMAIN) -> None:

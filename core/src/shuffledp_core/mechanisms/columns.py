@@ -15,12 +15,12 @@ from shuffledp_core.mechanisms.base import (
     Answers,
     HistogramSpec,
     Spec,
-    bounded_noise_tries,
     check_rational,
     check_whole,
     tally,
 )
 from shuffledp_core.mechanisms.node_histogram import MAX_DUMMIES, MAX_MEAN, draw_counts
+from shuffledp_core.mechanisms.work import bounded_noise_tries
 from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from shuffledp_core.bounds.local import response_epsilon
 from shuffledp_core.mechanisms.base import (
     OPEN,
     HistogramSpec,
-    bounded_noise_tries,
     check_blanket,
     check_rational,
     check_whole,
     tally,
 )
+from shuffledp_core.mechanisms.work import bounded_noise_tries
 from shuffledp_core.sampling.exact import bounded_laplace
 from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_core.sampling.responses import respond, respond_all

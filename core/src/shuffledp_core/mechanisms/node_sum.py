@@ -14,10 +14,10 @@ from shuffledp_core.answering.estimates import Estimate, Present
 from shuffledp_core.mechanisms.base import (
     MAX_DOMAIN,
     SumSpec,
-    bounded_noise_tries,
     check_rational,
     check_whole,
 )
+from shuffledp_core.mechanisms.work import bounded_noise_tries
 from shuffledp_core.sampling.exact import bounded_laplace
 from shuffledp_core.sampling.randomness import RandomIntegers
 
@@ -199,27 +199,9 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
             joined = joined.combine(part)
         return joined
 
-    def farthest_steps(self, distance: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Steps of the digits for one change of at most `distance`, and bounds of all such steps.
-
-        The same for the whole domain: from the highest digit's largest value, the others 0, to the
-        opposite (N6).
-        """
-        caps = self.caps
-        if len(caps) == 1:
-            return (distance,), (distance,)
-        if distance == self.max_value:
-            return caps, caps
-        rest = distance
-        steps = []
-        for weight, cap in zip(reversed(self.weights), reversed(caps), strict=True):
-            steps.append(min(rest // weight, cap))
-            rest -= steps[-1] * weight
-        return tuple(reversed(steps)), caps
-
     def witness(self, honest: int, distance: int) -> PrivacyLosses:  # noqa: ARG002
         """The ones of every digit, of two values that differ by `distance` at most (N6)."""
-        return self.losses(self.farthest_steps(distance)[0])
+        return self.losses(farthest_steps(self, distance)[0])
 
     def largest_shift(self, liars: int) -> Fraction:
         """Shift if every message is a one of the highest digit, which no check can exclude."""
@@ -248,6 +230,25 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
             mean=total / users,
             mean_standard_error=noise.deviation / users,
         )
+
+
+def farthest_steps(spec: NodeSum, distance: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Steps of the digits for one change of at most `distance`, and bounds of all such steps.
+
+    The same for the whole domain: from the highest digit's largest value, the others 0, to the
+    opposite (N6).
+    """
+    caps = spec.caps
+    if len(caps) == 1:
+        return (distance,), (distance,)
+    if distance == spec.max_value:
+        return caps, caps
+    rest = distance
+    steps = []
+    for weight, cap in zip(reversed(spec.weights), reversed(caps), strict=True):
+        steps.append(min(rest // weight, cap))
+        rest -= steps[-1] * weight
+    return tuple(reversed(steps)), caps
 
 
 def means_for(spec: NodeSum, mean: int) -> tuple[int, ...]:

@@ -19,8 +19,8 @@ from shuffledp_core.mechanisms.base import (
     SumSpec,
     check_rational,
     check_whole,
-    shared_noise_steps,
 )
+from shuffledp_core.mechanisms.work import shared_noise_steps
 from shuffledp_core.sampling.exact import sgdl
 from shuffledp_core.sampling.randomness import RandomIntegers
 

@@ -8,6 +8,7 @@ import msgspec
 
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.mechanisms.work import check_work
 from shuffledp_core.onion.suites import check_suite, suite_named
 from shuffledp_core.vocabulary import Mix
 
@@ -101,7 +102,7 @@ class Geometry(
                 useful time (`ParameterError`).
             ConfigError: there is no such suite.
         """
-        mechanism.check_steps()
+        check_work(mechanism)
         width = (mechanism.alphabet - 1).bit_length()
         return cls(
             suite=suite_named(suite).name,

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from shuffledp_core.errors import CannotCertify, ParameterError
 from shuffledp_core.mechanisms import Mechanism, PaddedSpec
+from shuffledp_core.mechanisms.work import check_work
 from shuffledp_privacy.bounds import corrupted_bounds, standard_error
 from shuffledp_privacy.calibration.families import (
     PRECISION_BITS,
@@ -159,7 +160,7 @@ def calibrate(kind: str, target: Target) -> Mechanism:
     """
     spec = _least_error(kind, target)
     try:
-        spec.check_steps()
+        check_work(spec)
     except ParameterError as error:
         raise CannotCertify(str(error)) from error
     limit = target.epsilon_local

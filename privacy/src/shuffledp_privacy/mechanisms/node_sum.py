@@ -19,7 +19,7 @@ from shuffledp_core.bounds.losses import PrivacyLosses
 from shuffledp_core.bounds.node_noise import ends_mass
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import Mechanism, NodeSum
-from shuffledp_core.mechanisms.node_sum import MAX_MEAN, means_for
+from shuffledp_core.mechanisms.node_sum import MAX_MEAN, farthest_steps, means_for
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.analyses import analyses
 from shuffledp_privacy.bounds import Bounds, Setting, check_delta
@@ -135,11 +135,11 @@ class NodeSumAnalysis(OpenValueAnalysis):
 
     def _dominating_losses(self, distance: int) -> PrivacyLosses:
         """PrivacyLosses that dominate those of every change up to `distance`."""
-        return self.spec.losses(self.spec.farthest_steps(distance)[1])
+        return self.spec.losses(farthest_steps(self.spec, distance)[1])
 
     def _losses_of_change(self, distance: int) -> PrivacyLosses:
         """Losses of one change up to `distance`."""
-        return self.spec.losses(self.spec.farthest_steps(distance)[0])
+        return self.spec.losses(farthest_steps(self.spec, distance)[0])
 
     def _basis(self, setting: Setting) -> tuple[str, ...]:
         if self._is_unary:
