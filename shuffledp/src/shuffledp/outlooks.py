@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rich import box
 from rich.table import Table
 
-from shuffledp.choosing import calibrate
+from shuffledp.choosing import target_of
 from shuffledp.open_lists import look_ahead
 from shuffledp_core.answering.estimates import COVERAGE, Present
 from shuffledp_core.answering.margins import PooledHistogram
@@ -29,11 +29,13 @@ from shuffledp_core.answering.trees import BinTree, query_errors, query_widths
 from shuffledp_core.documents.magnitudes import SymbolMagnitudes
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import CannotCertify
-from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism, Spec
+from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
 from shuffledp_core.mechanisms.columns import ColumnsSpec
+from shuffledp_core.privacy import Adjacency
 from shuffledp_core.questions import MECHANISM, MOST_CELLS
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.calibration.baselines import baseline
+from shuffledp_privacy.calibration.calibrate import calibrate
 from shuffledp_privacy.calibration.target import Target
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ SHOWN_CUTS: Final = 10
 _OPEN_WORDS: Final = "If every node is corrupt, values are in the open."
 
 
-class Asked(Protocol):
+class PlannedQuestion(Protocol):
     """A question and the mechanism that serves it, such as a `RecordQuestion`."""
 
     @property
@@ -60,7 +62,7 @@ class Asked(Protocol):
         """The mechanism that serves it."""
 
 
-class Outlook(Protocol):
+class QuestionOutlook(Protocol):
     """What the plans for a question cost and give."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,49 +73,22 @@ class Outlook(Protocol):
 
 
 @runtime_checkable
-class DrawnOutlook(Outlook, Protocol):
+class DrawnOutlook(QuestionOutlook, Protocol):
     """An outlook with a picture."""
 
     def draw(self, file: Path) -> None:
         """Draw it. `ConfigError`: the file cannot be written."""
 
 
-@dataclass(frozen=True)
-class PlanTarget:
-    """What a plan has to guarantee, and who takes part; as the arguments of `outlook`."""
-
-    epsilon: float
-    delta: float
-    setting: Setting
-    nodes: int = 3
-    rounds: int = 1
-
-    def calibrate(self, mechanism: str, wording: QuestionWording) -> Mechanism:
-        """The mechanism for these words that keeps the target with the least noise."""
-        by_column = MECHANISMS[mechanism].counts_columns
-        plan = calibrate(
-            mechanism,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            setting=self.setting,
-            rounds=self.rounds,
-            symbols=None if by_column else wording.size,
-            columns=wording.columns if by_column else None,
-        )
-        if not isinstance(plan.spec, Spec):
-            raise TypeError(f"{mechanism} is not a mechanism of rounds")
-        return plan.spec
-
-
 def outlook(
-    question: Asked,
+    question: PlannedQuestion,
     *,
     epsilon: float,
     delta: float,
     setting: Setting,
     nodes: int = 3,
     rounds: int = 1,
-) -> Outlook | None:
+) -> QuestionOutlook | None:
     """What the plans for a question cost and give; None for counts and tables, as `advise` has.
 
     Args:
@@ -128,17 +103,32 @@ def outlook(
         CannotCertify: no noise keeps the target.
         UsageError: a value is outside its range.
     """
-    target = PlanTarget(epsilon, delta, setting, nodes, rounds)
     wording = question.wording
+    columns = wording.columns if MECHANISMS[question.mechanism].counts_columns else None
+    target = target_of(
+        epsilon,
+        delta,
+        setting,
+        max_value=None,
+        symbols=wording.size if columns is None else math.prod(columns),
+        rounds=rounds,
+        epsilon_local=None,
+        columns=columns,
+    )
     if wording.is_open:
-        return look_ahead(_columns_spec(target.calibrate(question.mechanism, wording)), nodes)
+        return look_ahead(_columns_spec(calibrate(question.mechanism, target)), nodes)
     if wording.sum_axis is not None:
-        return outlook_on_total(wording, target)
+        return outlook_on_total(wording, target, nodes)
     if MECHANISMS[question.mechanism].for_ranges:
-        return outlook_on_quantiles(question, target)
-    if MECHANISMS[question.mechanism].counts_columns:
-        return outlook_on_columns(question, target)
+        return outlook_on_quantiles(question, target, nodes)
+    if columns is not None:
+        return outlook_on_columns(question, target, nodes)
     return None
+
+
+def _calibrate_table(target: Target, wording: QuestionWording) -> Mechanism:
+    """The plain histogram over all symbols or cells of the question."""
+    return calibrate(MECHANISM, replace(target, symbols=wording.size, columns=None))
 
 
 def _columns_spec(spec: Mechanism) -> ColumnsSpec:
@@ -248,32 +238,32 @@ class QuantileOutlook:
         _finish(axes, file)
 
 
-def outlook_on_quantiles(question: Asked, target: PlanTarget) -> QuantileOutlook:
+def outlook_on_quantiles(question: PlannedQuestion, target: Target, nodes: int) -> QuantileOutlook:
     """What quantiles cost and give by the question's mechanism, and by a plain histogram."""
     wording = question.wording
     counted = math.prod(wording.shape)
-    spec = _columns_spec(target.calibrate(question.mechanism, wording))
+    spec = _columns_spec(calibrate(question.mechanism, target))
     if not isinstance(spec, OrderedBins):
         raise TypeError(f"{spec.kind} has no bins in an order")
     tree = BinTree(spec.symbols, getattr(spec, "width", 1))
     queries = tree.prefix_queries(np.arange(1, counted + 1))
-    errors = query_errors(spec, tree, queries, target.nodes)
+    errors = query_errors(spec, tree, queries, nodes)
     worst = queries[[int(errors.argmax())]]
-    reach = float(query_widths(spec, tree, worst, Present(Fraction(0), target.nodes))[0])
-    own = QuantilePlan(spec.kind, spec.messages_per_user, spec.dummies_per_node, errors, reach)
+    reach = float(query_widths(spec, tree, worst, Present(Fraction(0), nodes))[0])
+    by_tree = QuantilePlan(spec.kind, spec.messages_per_user, spec.dummies_per_node, errors, reach)
 
-    plain = target.calibrate(MECHANISM, wording)
+    plain = _calibrate_table(target, wording)
     noise = _count_noise(plain)
     # The number of all users is known: what a sum has in common with it has no error.
     sizes = np.arange(1, counted + 1)
-    errors = np.sqrt(sizes * (1 - sizes / wording.size) * target.nodes) * noise.deviation
+    errors = np.sqrt(sizes * (1 - sizes / wording.size) * nodes) * noise.deviation
     worst = (np.arange(wording.size) < sizes[int(errors.argmax())]).astype(np.float64)
     worst -= worst.mean()
-    reach = float(noise.widths(worst[np.newaxis], target.nodes, 1 - COVERAGE)[0])
+    reach = float(noise.widths(worst[np.newaxis], nodes, 1 - COVERAGE)[0])
     by_bins = QuantilePlan(
         plain.kind, plain.messages_per_user, plain.dummies_per_node, errors, reach
     )
-    return QuantileOutlook(wording, target.setting.users, target.nodes, (own, by_bins))
+    return QuantileOutlook(wording, target.users, nodes, (by_tree, by_bins))
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,13 +274,15 @@ class TotalOutlook:
         wording: the question.
         mechanism: how its amounts are counted.
         target: guarantee and people.
+        nodes: mix nodes of the route.
         cuts: errors for each possible cut.
         trusted: standard error of a trusted party that knows the cut to be the largest value.
     """
 
     wording: QuestionWording
     mechanism: Mechanism
-    target: PlanTarget
+    target: Target
+    nodes: int
     cuts: tuple[CutErrors, ...]
     trusted: tuple[float, ...]
 
@@ -324,7 +316,7 @@ class TotalOutlook:
             "recommended": self.mechanism.kind,
             "messages": self.mechanism.messages_per_user,
             "dummies_per_node": self.mechanism.dummies_per_node,
-            "nodes": self.target.nodes,
+            "nodes": self.nodes,
             "unit": self.unit,
             "groups": self.groups,
             "cuts": [
@@ -358,10 +350,10 @@ class TotalOutlook:
         yield (
             f"The answer decides the row: values are seen if more than {self.seen_from:,} people "
             "are between half of the largest and it. Errors are those of the noise of all "
-            f"{self.target.nodes} nodes; the trusted party knows the largest value beforehand."
+            f"{self.nodes} nodes; the trusted party knows the largest value beforehand."
         )
         share = self.rounding_share
-        users = self.target.setting.users
+        users = self.target.users
         yield (
             f"Rounding adds up to {share:.0%} of each value, at random: "
             f"{share / math.sqrt(users):.2g} times the sum of {users:,} equal values."
@@ -384,25 +376,22 @@ class TotalOutlook:
         _finish(axes, file)
 
 
-def outlook_on_total(wording: QuestionWording, target: PlanTarget) -> TotalOutlook:
+def outlook_on_total(wording: QuestionWording, target: Target, nodes: int) -> TotalOutlook:
     """What a sum of unknown range costs and gives."""
-    spec = target.calibrate(MECHANISM, wording)
-    cuts = errors_by_cut(wording, _count_noise(spec), target.nodes)
+    spec = _calibrate_table(target, wording)
+    cuts = errors_by_cut(wording, _count_noise(spec), nodes)
     # In units of the cut: the error of a trusted party grows with it.
-    setting = target.setting
-    central = baseline(
-        Target(
-            epsilon=target.epsilon,
-            delta=target.delta,
-            users=setting.users,
-            honest=setting.honest,
-            max_value=1,
-            rounds=target.rounds,
-        ),
-        Answers.SUM,
-    ).central
+    unit = replace(
+        target,
+        max_value=1,
+        symbols=None,
+        columns=None,
+        adjacency=Adjacency.STANDARD,
+        max_distance=None,
+    )
+    central = baseline(unit, Answers.SUM).central
     trusted = tuple(central * cut.cut for cut in cuts)
-    return TotalOutlook(wording, spec, target, tuple(cuts), trusted)
+    return TotalOutlook(wording, spec, target, nodes, tuple(cuts), trusted)
 
 
 class FieldErrors(NamedTuple):
@@ -489,21 +478,21 @@ class ColumnsOutlook:
         yield f"Errors are with the noise of all {self.nodes} nodes. {_OPEN_WORDS}"
 
 
-def outlook_on_columns(question: Asked, target: PlanTarget) -> ColumnsOutlook:
+def outlook_on_columns(question: PlannedQuestion, target: Target, nodes: int) -> ColumnsOutlook:
     """What several fields cost and give, each by itself and as one table."""
     wording = question.wording
-    columns = _columns_spec(target.calibrate(question.mechanism, wording))
+    columns = _columns_spec(calibrate(question.mechanism, target))
     cells = math.prod(wording.shape)
     table: Mechanism | None = None
     if cells <= MOST_CELLS:
         try:
-            table = target.calibrate(MECHANISM, wording)
+            table = _calibrate_table(target, wording)
         except CannotCertify:
             table = None
-    by_column = columns.node_noise * math.sqrt(target.nodes)
+    by_column = columns.node_noise * math.sqrt(nodes)
     fields = []
-    present = Present(Fraction(target.setting.users), target.nodes)
-    even = np.bincount(np.arange(target.setting.users) % cells, minlength=cells).astype(float)
+    present = Present(Fraction(target.users), nodes)
+    even = np.bincount(np.arange(target.users) % cells, minlength=cells).astype(float)
     for at, axis in enumerate(wording.axes):
         by_table = None
         if isinstance(table, PooledHistogram):
@@ -511,7 +500,7 @@ def outlook_on_columns(question: Asked, target: PlanTarget) -> ColumnsOutlook:
             count = table.pool(even, symbols.reshape(1, -1), present)
             by_table = count.standard_errors[0]
         fields.append(FieldErrors(axis.field, axis.symbols.size, by_column, by_table))
-    return ColumnsOutlook(wording, target.nodes, columns, table, tuple(fields))
+    return ColumnsOutlook(wording, nodes, columns, table, tuple(fields))
 
 
 def _table(title: str, first: str, headings: tuple[str, ...]) -> Table:

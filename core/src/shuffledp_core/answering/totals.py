@@ -199,7 +199,7 @@ class _Adder:
 
     def errors_by_cut(self) -> list[CutErrors]:
         """The errors that each cut would have."""
-        found = []
+        errors = []
         for end, rising in zip(self._ends, self._thresholds(), strict=True):
             weights = self._weights(end)
             query = np.zeros(self._counts.size)
@@ -207,8 +207,8 @@ class _Adder:
             error = self._error(query - query.mean())
             rounding = math.sqrt(float(_rounding_spans(weights).max()))
             cut = float(self._multiples[end]) * self._step
-            found.append(CutErrors(cut, error * self._step, rounding * self._step, rising))
-        return found
+            errors.append(CutErrors(cut, error * self._step, rounding * self._step, rising))
+        return errors
 
     def _weights(self, end: int) -> NDArray[np.float64]:
         """What a person with each number adds to the sum, if it is cut at the number `end`."""
