@@ -1,11 +1,11 @@
-// Answers of the page's module to the test vectors; vector_browser.py runs it in Chromium.
+// Answers of the page's module to the test vectors; browser_pages.py runs it in Chromium.
 
 import {
   Integers, ShuffleError, checkBoard, checkReceipt, checkResult, checkSignature, checkTile, checkValue, documentDigest,
   geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, readRemembered, sealEnvelope, sealerFor,
   symbolNames, verify, verifyRoster, verifyRound, wordingOf,
-} from "/shuffledp.min.js";
-import { symbolOfRecord } from "/shuffledp-record.js";
+} from "./shuffledp.min.js";
+import { symbolOfRecord } from "./shuffledp-record.js";
 
 const hex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

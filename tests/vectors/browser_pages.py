@@ -15,8 +15,8 @@ from shuffledp_client.web import MODULE, RECORD, read_web_file
 CHROMIUM: Final = shutil.which("chromium")
 NO_CHROMIUM: Final = "Debian's chromium is not installed"
 ANSWERS: Final = Path(__file__).with_name("answers.js")
-ASK: Final = """async cases => {
-    const {answer} = await import('/answers.js');
+ASK: Final = """async ([folder, cases]) => {
+    const {answer} = await import(`${folder}/answers.js`);
     const answers = [];
     for (const one of cases) answers.push(await answer(one));
     return answers;
@@ -34,36 +34,50 @@ def running_chromium() -> Iterator[Browser]:
             browser.close()
 
 
-@contextmanager
-def module_page(browser: Browser, module: str, record: str | None = None) -> Iterator[Page]:
-    """A page of a secure context, without any network, with this text as the module.
+class VectorPage:
+    """A page of a secure context, without any network, that runs modules of a device.
 
-    `record` is the text of the file for records; None for the package's own.
+    A module is a folder of its own on the page's server, so that the page imports each by itself:
+    another page would cost more than all answers.
     """
-    served = {
-        f"/{MODULE}": module,
-        f"/{RECORD}": read_web_file(RECORD).decode() if record is None else record,
-        "/answers.js": ANSWERS.read_text(encoding="utf-8"),
-    }
 
-    def fulfill(route: Route) -> None:
-        path = route.request.url.removeprefix("http://localhost")
-        if path in served:
-            route.fulfill(body=served[path], content_type="text/javascript")
-        else:
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._served: dict[str, str] = {}
+        page.route("**/*", self._fulfill)
+        page.goto("http://localhost/")
+
+    def serve(self, module: str, record: str | None = None) -> str:
+        """Serve this text as the module; return the folder that `ask` takes.
+
+        `record` is the text of the file for records; None for the package's own.
+        """
+        folder = f"/{len(self._served)}"
+        self._served[f"{folder}/{MODULE}"] = module
+        self._served[f"{folder}/{RECORD}"] = (
+            read_web_file(RECORD).decode() if record is None else record
+        )
+        self._served[f"{folder}/answers.js"] = ANSWERS.read_text(encoding="utf-8")
+        return folder
+
+    def ask(self, folder: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The answers of the module in this folder."""
+        answers: list[dict[str, Any]] = self._page.evaluate(ASK, [folder, cases])
+        return answers
+
+    def _fulfill(self, route: Route) -> None:
+        text = self._served.get(route.request.url.removeprefix("http://localhost"))
+        if text is None:
             route.fulfill(body="<!doctype html><title>Vectors</title>", content_type="text/html")
+        else:
+            route.fulfill(body=text, content_type="text/javascript")
 
+
+@contextmanager
+def vector_page(browser: Browser) -> Iterator[VectorPage]:
+    """A page with a profile of its own."""
     context = browser.new_context()
     try:
-        page = context.new_page()
-        page.route("**/*", fulfill)
-        page.goto("http://localhost/")
-        yield page
+        yield VectorPage(context.new_page())
     finally:
         context.close()
-
-
-def ask(page: Page, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The module's answers to cases."""
-    answers: list[dict[str, Any]] = page.evaluate(ASK, cases)
-    return answers
