@@ -17,7 +17,7 @@ from shuffledp_ops.campaigns.running import CampaignRunner, begin, check_same, o
 from shuffledp_ops.campaigns.state import CampaignState, CampaignStore
 from shuffledp_ops.results.fetching import summaries
 from shuffledp_sim.system.processes import LocalSystem
-from shuffledp_sim.users.play import play
+from shuffledp_sim.users.play import FixedValues, play
 
 USERS = 5
 WEEK = 7 * 86_400_000
@@ -142,7 +142,9 @@ async def people(
     system: LocalSystem, pool: ProcessPoolExecutor, users: int = USERS
 ) -> AsyncIterator[None]:
     """Simulated people who take part in every round that is announced."""
-    playing = asyncio.ensure_future(play(system, small_values(users), pool, once=False))
+    playing = asyncio.ensure_future(
+        play(system, FixedValues(small_values(users)), pool, once=False)
+    )
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -52,6 +53,11 @@ def test_the_page_has_the_answers_to_both(report: RoundReport) -> None:
     html = page(report, [])
     for name in ("transport: bicycle", "smoker: no"):
         assert f'<tr><th scope="row">{name}</th>' in html
+    assert "<h1>Counts of transport, smoker</h1>" in html
+    assert re.search(r"Most frequent of 40 people: transport: .*; smoker: ", html)
+    transport, smoker = html.split("<h3>transport</h3>")[1].split("<h3>smoker</h3>")
+    assert ">bicycle</text>" in transport
+    assert ">bicycle</text>" not in smoker.split("</figure>")[0]
 
 
 def test_a_saved_round_is_read_back_with_both(

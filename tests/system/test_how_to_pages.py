@@ -54,7 +54,7 @@ def test_people_are_shown_on_a_map(tmp_path: Path) -> None:
     typed = type_page("how-to/maps.md", tmp_path)
     assert "5 x 6 cells" in typed.said or "not on the map" in typed.said
     assert (tmp_path / "out" / "latest" / "map.geojson").exists()
-    assert 'class="chart map"' in (tmp_path / "out" / "latest" / "report.html").read_text()
+    assert 'class="chart map wide"' in (tmp_path / "out" / "latest" / "report.html").read_text()
 
 
 def test_two_people_are_added_one_is_withdrawn_and_the_results_are_exported(tmp_path: Path) -> None:

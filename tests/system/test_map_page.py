@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -14,6 +15,8 @@ from client_rounds import Draft, make_certificate, make_deployment
 from rich.console import Console
 
 from shuffledp import map_page
+from shuffledp.crosstab import table_of
+from shuffledp_core.answering.estimates import Present
 from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.mechanisms import KRRHistogram, NodeHistogram
 from shuffledp_core.questions import RangeField, RecordSchema, table
@@ -50,13 +53,46 @@ def report(tmp_path: Path) -> RoundReport:
 def test_the_page_shows_every_cell_north_up(report: RoundReport) -> None:
     assert report.table is not None
     svg = map_page.picture(report.table)
-    rects = svg.split("<rect")[1:]
-    assert len(rects) == 6
+    wide, narrow = svg.split("<svg")[1:]
+    assert wide.count('<rect class="bar"') == narrow.count('<rect class="bar"') == 6
+    rects = wide.split("<rect")[1:]
     assert 'y="0.0"' in rects[3]  # the second row of cells is the northern one
     assert 'fill-opacity="1.00"' in rects[0]  # the fullest cell is in the south-west
     assert "0–1 °N, 12–13 °E: about" in rects[5]
     assert svg in page(report, [MAP])
     assert f'<a href="{MAP}">' in page(report, [MAP])
+
+
+def test_the_map_has_its_coordinates_at_its_edges(report: RoundReport) -> None:
+    assert report.table is not None
+    for svg in map_page.picture(report.table).split("<svg")[1:]:
+        words = [text.partition(">")[2].partition("<")[0] for text in svg.split("<text")[1:]]
+        assert words == ["1°", "0°", "-1°", "10°", "11°", "12°", "13°"]
+        width = float(svg.split('viewBox="0 0 ')[1].split()[0])
+        places = [float(text.split('x="')[1].split('"')[0]) for text in svg.split("<text")[1:]]
+        assert all(0 < place < width for place in places)
+
+
+def test_coordinates_of_many_small_cells_do_not_cover_each_other() -> None:
+    edges = [round(48.8 + 0.004 * at, 3) for at in range(25)]
+    schema = RecordSchema(
+        {"lat": RangeField(edges, unit="°N"), "lon": RangeField(edges, unit="°E")}
+    )
+    wording = table(schema, "lat", "lon").wording
+    spec = NodeHistogram(
+        symbols=24**2 + 1, noise_epsilon=Fraction(1), mean=2, dummies=2 * 24**2 + 9
+    )
+    present = Present(Fraction(100), 1)
+    crosstab = table_of(spec, spec.estimate([2] * spec.alphabet, present), wording, present)
+    assert crosstab is not None
+    for svg in map_page.picture(crosstab).split("<svg")[1:]:
+        texts = [text.split("<")[0] for text in svg.split("<text")[1:]]
+        beside = [float(text.split('y="')[1].split('"')[0]) for text in texts if "end" in text]
+        assert len(beside) > 5
+        assert min(low - high for high, low in itertools.pairwise(beside)) >= 17.9
+        below = [float(text.split('x="')[1].split('"')[0]) for text in texts if "end" not in text]
+        assert len(below) >= 4
+        assert min(high - low for low, high in itertools.pairwise(below)) > 7.2 * len("48.800°")
 
 
 def test_the_terminal_has_a_line_for_each_row(report: RoundReport) -> None:
@@ -106,6 +142,12 @@ def test_the_centre_is_drawn_and_described_behind_noise_of_nodes(tmp_path: Path)
     html = page(noisy, [])
     assert "Centre of the people on the map: -0.1" in html
     assert '<ellipse class="truth"' in html
+    entry = noisy.to_dict()["centre"]
+    assert (entry["north"], entry["east"]) == middle.point
+    assert entry["interval_95_north"] == [middle.low[0], middle.high[0]]
+    assert entry["ellipse_metres"][0] >= entry["ellipse_metres"][1] > 0
+    assert 0 <= entry["ellipse_degrees_north_of_east"] < 180
+    assert "centre" not in report.to_dict()
     point = map_page.geojson(noisy.table)["features"][-1]
     assert point["geometry"]["type"] == "Point"
     assert point["geometry"]["coordinates"] == [middle.point[1], middle.point[0]]
@@ -117,6 +159,6 @@ def test_the_centre_is_drawn_and_described_behind_noise_of_nodes(tmp_path: Path)
 def test_other_tables_are_no_maps(tmp_path: Path, units: tuple[str, str], south: float) -> None:
     other = make(tmp_path, units, south)
     assert map_page.edges_of(other.table) is None
-    assert 'class="chart map"' not in page(other, [])
+    assert 'class="chart map' not in page(other, [])
     write_report(replace(other), tmp_path)
     assert not (tmp_path / MAP).exists()

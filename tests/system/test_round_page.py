@@ -267,6 +267,29 @@ def test_a_thousand_bars_are_one_path_and_their_names_do_not_touch() -> None:
         assert min(after - before for before, after in pairwise(places)) > 4 * 7.2
 
 
+def test_names_for_which_there_is_no_room_are_left_out_and_none_is_cut_off() -> None:
+    """On telephones too: many bars with long names, of which only some are shown."""
+    count = 100
+    names = [f"about {place * 1000} EUR" for place in range(count)]
+    bars = charts.Bars(names, [5.0] * count, [4.0] * count, [6.0] * count, named=True)
+    for part in charts.histogram(bars, "title").split("</svg>")[:2]:
+        width, height = (
+            float(size) for size in part.split('viewBox="0 0 ')[1].split('"')[0].split()
+        )
+        assert "rotate" not in part
+        ends = []
+        for kind, x, y, name in re.findall(
+            r'<text class="tick ?(end|name|)" x="([\d.]+)" y="([\d.]+)">(about[^<]+)<', part
+        ):
+            assert float(y) < height
+            shift = {"end": 1.0, "name": 0.0, "": 0.5}[kind] * 6.5 * len(name)
+            ends.append((float(x) - shift, float(x) - shift + 6.5 * len(name)))
+        assert len(ends) >= 2
+        assert min(start for start, _ in ends) >= 0
+        assert max(end for _, end in ends) <= width
+        assert all(end < start for (_, end), (start, _) in pairwise(ends))
+
+
 def test_latest_is_the_round_that_was_saved_last(
     out: Path, reports: dict[str, RoundReport]
 ) -> None:

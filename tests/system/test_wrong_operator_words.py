@@ -58,6 +58,7 @@ WRONG: list[tuple[str, str]] = [
     ("round {keys} --format xml", "'xml' is not one of 'text', 'json'"),
     ("round nowhere", NO_DEPLOYMENT),
     ("round {keys} --words two.toml", "the question has values from 0 to 2: leave --max-value out"),
+    ("round {keys} --candidates a-file", "--candidates is for open lists"),
     ("round {keys} --words a-file", "a-file cannot be used: this is not TOML"),
     ("results list nowhere", NO_DEPLOYMENT),
     ("results list {keys} --limit 0", "not in the range x>=1"),

@@ -95,6 +95,7 @@ def round_(
         float, typer.Option(help="How long submissions stay open, in seconds.")
     ] = 600.0,
     words: Annotated[Path | None, typer.Option(help=_WORDS)] = None,
+    candidates: Candidates = None,
     allow_corrupt: Annotated[
         bool,
         typer.Option(
@@ -155,8 +156,15 @@ def round_(
         )
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if candidates is not None and (wording is None or not wording.is_open):
+        raise UsageError("--candidates is for open lists, and this round asks another question")
     run_round_command(
-        keys, plan, out, as_json=output is OutputFormat.JSON, otlp_endpoint=otlp_endpoint
+        keys,
+        plan,
+        out,
+        candidates=candidates,
+        as_json=output is OutputFormat.JSON,
+        otlp_endpoint=otlp_endpoint,
     )
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -25,9 +27,20 @@ EAST: Final = "°E"
 METRES: Final = math.pi / 180 * EARTH_RADIUS
 """Of a degree along a meridian."""
 
-_WIDTH: Final = 860.0
+_WIDTHS: Final = (("wide", 860.0), ("narrow", 360.0))
+"""Pictures for screens and for telephones, so that their letters are readable on both."""
+
 _TALLEST: Final = 2.0
 """Of a picture, in widths."""
+
+_LETTER: Final = 7.2
+"""Width of a letter of 12 pixels, with some room."""
+
+_FOOT: Final = 22.0
+"""Height of the longitudes below a map."""
+
+_LINE: Final = 18.0
+"""Least distance of two latitudes beside a map."""
 
 _SHADES: Final = " ·░▒▓█"
 
@@ -76,46 +89,157 @@ def remarks(table: CrossTable) -> Iterator[str]:
     )
 
 
+@dataclass(frozen=True)
+class _Projection:
+    """Where places lie in a picture: an equirectangular map, right in its middle.
+
+    Attributes:
+        parallels: edges of the rows, from the south.
+        meridians: edges of the columns, from the west.
+        left: pixels left of the map.
+        width: of the map, in pixels.
+    """
+
+    parallels: list[float]
+    meridians: list[float]
+    left: float
+    width: float
+
+    @property
+    def across(self) -> float:
+        """Pixels of a degree of longitude."""
+        return self.width / (self.meridians[-1] - self.meridians[0])
+
+    @property
+    def height(self) -> float:
+        """Of the map, in pixels."""
+        middle = (self.parallels[0] + self.parallels[-1]) / 2
+        degree = self.across / math.cos(math.radians(middle))
+        return min((self.parallels[-1] - self.parallels[0]) * degree, _TALLEST * self.width)
+
+    @property
+    def down(self) -> float:
+        """Pixels of a degree of latitude."""
+        return self.height / (self.parallels[-1] - self.parallels[0])
+
+    def x(self, longitude: float) -> float:
+        """Pixels from the left edge of the picture."""
+        return self.left + (longitude - self.meridians[0]) * self.across
+
+    def y(self, latitude: float) -> float:
+        """Pixels from its top."""
+        return (self.parallels[-1] - latitude) * self.down
+
+
 def picture(table: CrossTable) -> str:
-    """The map as SVG, north up; the more people a cell has, the darker it is."""
+    """The map as SVG, north up; the more people a cell has, the darker it is.
+
+    It is drawn for wide and for narrow screens, with coordinates at its edges.
+    """
     edges = edges_of(table)
     if edges is None:
         return ""
     parallels, meridians = edges
-    # Distances of an equirectangular map that are right at its middle.
-    narrow = math.cos(math.radians((parallels[0] + parallels[-1]) / 2))
-    scale = _WIDTH / ((meridians[-1] - meridians[0]) * narrow)
-    height = min((parallels[-1] - parallels[0]) * scale, _TALLEST * _WIDTH)
-    steps = height / (parallels[-1] - parallels[0])
+    names = [_degrees(parallel, parallels) for parallel in parallels]
+    left = 8 + _LETTER * max(map(len, names))
+    middle = centre(table)
+    drawn = []
+    for name, width in _WIDTHS:
+        projection = _Projection(parallels, meridians, left, width - left)
+        drawn.append(
+            f'<svg class="chart map {name}" viewBox="0 0 {width:.0f} '
+            f'{projection.height + _FOOT:.1f}" role="img" '
+            f'aria-label="Estimated number of people in each cell of the map">'
+        )
+        drawn += [*_cells(table, projection), *_scales(projection), *_middle(middle, projection)]
+        drawn.append("</svg>")
+    return "".join(drawn)
+
+
+def _cells(table: CrossTable, projection: _Projection) -> Iterator[str]:
     most = _most(table)
-    parts = [
-        f'<svg class="chart map" viewBox="0 0 {_WIDTH:.0f} {height:.1f}" role="img" '
-        f'aria-label="Estimated number of people in each cell of the map">'
-    ]
     for row, numbers in enumerate(table.cells):
-        top = (parallels[-1] - parallels[row + 1]) * steps
-        tall = (parallels[row + 1] - parallels[row]) * steps
+        top = projection.y(projection.parallels[row + 1])
+        tall = projection.y(projection.parallels[row]) - top
         for column, number in enumerate(numbers):
-            left = (meridians[column] - meridians[0]) * narrow * scale
-            wide = (meridians[column + 1] - meridians[column]) * narrow * scale
+            left = projection.x(projection.meridians[column])
+            wide = projection.x(projection.meridians[column + 1]) - left
             cell_name = f"{table.row_names[row]}, {table.column_names[column]}"
-            parts.append(
+            yield (
                 f'<rect class="bar" x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" '
                 f'height="{tall:.1f}" fill-opacity="{_share(number, most):.2f}">'
                 f"<title>{as_html(cell_name)}: about {number.value:,.0f} people, "
                 f"{number.low:,.0f} to {number.high:,.0f}</title></rect>"
             )
-    middle = centre(table)
-    if middle is not None:
-        left = (middle.point[1] - meridians[0]) * narrow * scale
-        top = (parallels[-1] - middle.point[0]) * steps
-        long, short, angle = middle.ellipse((steps, narrow * scale))
-        parts.append(
-            f'<ellipse class="truth" cx="{left:.1f}" cy="{top:.1f}" rx="{long:.1f}" '
-            f'ry="{short:.1f}" fill="none" transform="rotate({-math.degrees(angle):.1f} '
-            f'{left:.1f} {top:.1f})"/><circle class="truth" cx="{left:.1f}" cy="{top:.1f}" r="3"/>'
-        )
-    return "".join([*parts, "</svg>"])
+
+
+def _scales(projection: _Projection) -> Iterator[str]:
+    """The frame, latitudes beside the map and longitudes below it, as many as there is room for."""
+    x, y = projection.x, projection.y
+    parallels, meridians = projection.parallels, projection.meridians
+    right, bottom = x(meridians[-1]), y(parallels[0])
+    yield (
+        f'<rect class="frame" x="{projection.left:.1f}" y="0" width="{projection.width:.1f}" '
+        f'height="{bottom:.1f}"/>'
+    )
+    heights = [min(max(y(parallel) + 4, 10), bottom) for parallel in reversed(parallels)]
+    for at in _apart(heights, _LINE):
+        words = _degrees(parallels[-1 - at], parallels)
+        yield f'<text class="end" x="{projection.left - 5:.1f}" y="{heights[at]:.1f}">'
+        yield f"{words}</text>"
+    names = [_degrees(meridian, meridians) for meridian in meridians]
+    wide = _LETTER * max(map(len, names))
+    places = [min(max(x(meridian), wide / 2), right - wide / 2) for meridian in meridians]
+    for at in _apart(places, wide + 8):
+        yield f'<text x="{places[at]:.1f}" y="{bottom + 16:.1f}">{names[at]}</text>'
+
+
+def _apart(places: list[float], least: float) -> list[int]:
+    """Indexes of ascending places that are at least so far apart; the first and the last always."""
+    last = len(places) - 1
+    chosen = [0]
+    for at, place in enumerate(places):
+        if place - places[chosen[-1]] >= least and places[last] - place >= least:
+            chosen.append(at)
+    return [*chosen, last]
+
+
+def _degrees(number: float, edges: list[float]) -> str:
+    """A coordinate in the digits that tell the edges apart."""
+    step = min(high - low for low, high in pairwise(edges))
+    digits = min(max(0, math.ceil(-math.log10(step) - 1e-9)), 6)
+    return f"{number:.{digits}f}°"
+
+
+def _middle(middle: CentreEstimate | None, projection: _Projection) -> Iterator[str]:
+    """The centre with its error ellipse."""
+    if middle is None:
+        return
+    left, top = projection.x(middle.point[1]), projection.y(middle.point[0])
+    long, short, angle = middle.ellipse((projection.down, projection.across))
+    yield (
+        f'<ellipse class="truth" cx="{left:.1f}" cy="{top:.1f}" rx="{long:.1f}" '
+        f'ry="{short:.1f}" fill="none" transform="rotate({-math.degrees(angle):.1f} '
+        f'{left:.1f} {top:.1f})"/><circle class="truth" cx="{left:.1f}" cy="{top:.1f}" r="3"/>'
+    )
+
+
+def centre_entry(table: CrossTable | None) -> dict[str, Any] | None:
+    """The object `centre` of `report.json`; None for anything but a map with a known centre."""
+    middle = centre(table) if table is not None and edges_of(table) is not None else None
+    if middle is None:
+        return None
+    north, east = middle.point
+    long, short, angle = middle.ellipse((METRES, METRES * math.cos(math.radians(north))))
+    return {
+        "north": north,
+        "east": east,
+        "interval_95_north": [middle.low[0], middle.high[0]],
+        "interval_95_east": [middle.low[1], middle.high[1]],
+        "covariance_north_east": [list(row) for row in middle.covariance],
+        "ellipse_metres": [long, short],
+        "ellipse_degrees_north_of_east": math.degrees(angle) % 180,
+    }
 
 
 def text_map(table: CrossTable) -> Iterator[str]:

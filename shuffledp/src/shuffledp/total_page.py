@@ -77,15 +77,15 @@ def _row(totals: FieldTotals, group: TotalEstimate) -> Iterator[str]:
         yield amount(totals, group.truth)
 
 
-def shown_symbols(totals: FieldTotals, wording: QuestionWording | None) -> int:
-    """Number of the symbols up to twice the cut, beyond which nothing counts."""
+def shown_amounts(totals: FieldTotals, wording: QuestionWording | None) -> list[str]:
+    """The amounts of the symbols up to twice the cut, beyond which nothing counts."""
     if wording is None or wording.sum_axis is None:
-        return 0
+        return []
     symbols = wording.axes[wording.sum_axis].symbols
     if not isinstance(symbols, SymbolMagnitudes):
-        return 0
-    least = (symbols.value(symbol) <= 2 * totals.cut for symbol in range(symbols.size))
-    return sum(least)
+        return []
+    amounts = [symbols.value(symbol) for symbol in range(symbols.size)]
+    return [f"{amount:,f}" for amount in amounts if amount <= 2 * totals.cut]
 
 
 def remarks(totals: FieldTotals) -> Iterator[str]:

@@ -145,6 +145,13 @@ def fleet(
         ),
     ] = None,
     question: QuestionFile = None,
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--records",
+            help="Answer each question in words from the columns of the data that are its fields.",
+        ),
+    ] = False,
     offset: Annotated[
         int, typer.Option(min=0, help="Rows of the data to skip, because other fleets use them.")
     ] = 0,
@@ -172,6 +179,7 @@ def fleet(
         max_value=max_value,
         once=once,
         question=question,
+        records=records,
     )
     run_fleet_command(options)
 

@@ -126,11 +126,12 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
     at `delta`, and each round's is computed from it (`round_delta`). `wording` is the question in
     words, which devices show and the accountant signs; `max_value` then follows from it.
     `description` describes one over a schema instead (`shuffledp_core.questions`); it also gives a
-    mechanism, if none is named. `field` names the answers in text and pictures; by default the
-    sentence of `wording`. A date whose round failed is retried `retries` times, each after
-    `retry_seconds`. `question` is a number that distinguishes the memoised responses of different
-    questions, for mechanisms with such responses. With `mix` "verified" anyone can check the
-    mixing.
+    mechanism, if none is named. `candidates` is a file of texts, one in each line, which are looked
+    up in the answers to an open list; it may change while the campaign runs. `field` names the
+    answers in text and pictures; by default the sentence of `wording`. A date whose round failed is
+    retried `retries` times, each after `retry_seconds`. `question` is a number that distinguishes
+    the memoised responses of different questions, for mechanisms with such responses. With `mix`
+    "verified" anyone can check the mixing.
     """
 
     name: str
@@ -150,6 +151,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
     field: str = "value"
     wording: QuestionWording | None = None
     description: dict[str, Any] | None = None
+    candidates: Path | None = None
     route: tuple[str, ...] | None = None
     suite: str = DEFAULT_SUITE
     mix: Mix = Mix.PLAIN
@@ -188,6 +190,11 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
             raise ValueError(f"retries must be from 0 to 10, not {self.retries}")
         if not 0 <= self.retry_seconds <= _MOST_SECONDS:
             raise ValueError(f"retry_seconds must be from 0 to a year, not {self.retry_seconds}")
+        if self.candidates is not None and not (self.wording and self.wording.is_open):
+            raise ValueError(
+                f"question {self.name!r} has candidates, which only an open list has: leave them "
+                'out, or ask = "strings"'
+            )
         if not 1 <= len(self.field) <= 200:
             raise ValueError(f"field must have 1 to 200 characters, not {len(self.field)}")
         self._check_suite()
@@ -342,6 +349,11 @@ class Campaign(Section, frozen=True, kw_only=True):
             for name, value in _changed_fields(self).items()
             if name not in {"keys", "out"}
         }
+        # What is looked up in an answer changes nothing that people are asked.
+        fields["questions"] = [
+            {name: value for name, value in question.items() if name != "candidates"}
+            for question in fields["questions"]
+        ]
         return hashlib.sha256(
             msgspec.json.encode(fields, enc_hook=str, order="deterministic")
         ).hexdigest()

@@ -6,7 +6,8 @@ They are narrow, so that their text is readable on a telephone.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Final
@@ -48,8 +49,14 @@ _WIDTH: Final = 5.0
 _DPI: Final = 200
 _MOST_TICKS: Final = 6
 
-_TITLE: Final = 56
-"""Characters in a line of a title."""
+_TITLE: Final = 46
+"""Characters in a line of a title, which begins where the vertical axis does."""
+
+_LEGEND: Final = 66
+"""Characters in a line of the legend."""
+
+_KEY: Final = 7
+"""Characters that an entry of the legend has room for besides its name."""
 
 _LABEL: Final = 30
 """Characters of a value's name."""
@@ -86,12 +93,9 @@ def _draw_course(axes: Axes, course: BudgetCourse) -> None:
     axes.set_ylabel(f"ε at δ = {account.delta:g}")
     names = sorted({date.question for date in course.dates})
     verdict = "fits" if course.fits else "does NOT fit"
-    axes.set_title(
-        f"{account.population}: {len(course.dates):,} rounds of {', '.join(names) or 'nothing'}\n"
-        f"({account.composition} composition): {verdict}".replace("$", r"\$"),
-        fontsize=10,
-        loc="left",
-    )
+    asked = f"{account.population}: {len(course.dates):,} rounds of {', '.join(names) or 'nothing'}"
+    lines = [*wrap(asked, _TITLE), f"({account.composition} composition): {verdict}"]
+    axes.set_title("\n".join(lines).replace("$", r"\$"), fontsize=10, loc="left")
     _dress(axes, days if points else _days([]))
     axes.legend(loc="best", frameon=False, fontsize=9)
 
@@ -101,8 +105,8 @@ def draw_answers(question: CampaignQuestion, rows: Sequence[DatedAnswer]) -> byt
     figure = _new_figure(5.2)
     above, below = figure.subplots(2, height_ratios=(3, 1), sharex=True)
     answered = [row for row in rows if row.answer is not None and row.answer.accepted > 0]
-    if answered and answered[0].answer is not None:
-        (_draw_means if answered[0].answer.is_sum else _draw_shares)(above, answered)
+    if answered and answered[-1].answer is not None:
+        _drawing_of(answered[-1].answer)(above, answered)
     else:
         above.text(0.5, 0.5, "no answer yet", transform=above.transAxes, ha="center", color=QUIET)
         above.set_yticks([])
@@ -122,8 +126,10 @@ def draw_answers(question: CampaignQuestion, rows: Sequence[DatedAnswer]) -> byt
     dates = _days([row.when for row in rows])
     for axes in (above, below):
         _dress(axes, dates)
-    if above.get_legend_handles_labels()[0]:
-        figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    labels = above.get_legend_handles_labels()[1]
+    if labels:
+        columns = min(3, max(1, _LEGEND // (max(map(len, labels)) + _KEY)))
+        figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
     return _png(figure)
 
 
@@ -142,67 +148,183 @@ def _mark_gaps(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
         )
 
 
+@dataclass(frozen=True)
+class _Line:
+    """A quantity over time: for each date its estimate and the ends of its interval, or None."""
+
+    label: str
+    points: Sequence[tuple[float, float, float] | None]
+
+
+def _drawing_of(answer: SavedAnswer) -> Callable[[Axes, Sequence[DatedAnswer]], None]:
+    """How answers like this one are drawn over time."""
+    if answer.open_list is not None:
+        return _draw_texts
+    if answer.totals is not None:
+        return _draw_totals
+    if answer.quantiles:
+        return _draw_quantiles
+    return _draw_means if answer.is_sum else _draw_shares
+
+
+def _answers(rows: Sequence[DatedAnswer]) -> list[SavedAnswer]:
+    return [row.answer for row in rows if row.answer is not None]
+
+
 def _draw_means(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
-    _draw_value(axes, _days([row.when for row in rows]), rows, 0, 1.0, 0, "mean")
-    units = {row.answer.unit for row in rows if row.answer is not None and row.answer.unit}
-    unit = f" in {units.pop()}".replace("$", r"\$") if len(units) == 1 else ""
-    axes.set_ylabel(f"mean{unit}, 95% intervals")
+    answers = _answers(rows)
+    _draw_lines(axes, rows, [_Line("mean", [_scaled(answer, 0, 1.0) for answer in answers])])
+    axes.set_ylabel(f"mean{_unit([answer.unit for answer in answers])}, 95% intervals")
+
+
+def _unit(units: Sequence[str | None]) -> str:
+    known = {unit for unit in units if unit}
+    return f" in {known.pop()}".replace("$", r"\$") if len(known) == 1 else ""
+
+
+def _draw_texts(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
+    """The most frequent texts; a date on which a text is not listed has no point."""
+    found = [
+        {} if answer.open_list is None else {text.text: text for text in answer.open_list.texts}
+        for answer in _answers(rows)
+    ]
+    people: dict[str, float] = {}
+    for texts in found:
+        for text in texts.values():
+            people[text.text] = people.get(text.text, 0.0) + text.people
+    shown = sorted(people, key=people.__getitem__, reverse=True)[:MOST_LINES]
+    _draw_lines(
+        axes,
+        rows,
+        [
+            _Line(
+                name,
+                [
+                    (texts[name].people, texts[name].low, texts[name].high)
+                    if name in texts
+                    else None
+                    for texts in found
+                ],
+            )
+            for name in shown
+        ],
+    )
+    axes.set_ylabel("people, 95% intervals" + _rest(len(people) - len(shown), "rarer texts"))
+    axes.set_ylim(bottom=0)
+
+
+def _rest(number: int, what: str) -> str:
+    return f"\n({number} {what}: in the table)" if number > 0 else ""
+
+
+def _draw_totals(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
+    """The sums of the groups, the largest ones."""
+    totals = [answer.totals for answer in _answers(rows)]
+    groups = [
+        {} if total is None else {sum_.name: sum_ for sum_ in total.groups} for total in totals
+    ]
+    largest: dict[str, float] = {}
+    for sums in groups:
+        for name, total in sums.items():
+            largest[name] = largest.get(name, 0.0) + total.value
+    shown = sorted(largest, key=largest.__getitem__, reverse=True)[:MOST_LINES]
+    lines = [
+        _Line(
+            name or "sum",
+            [
+                (sums[name].value, sums[name].low, sums[name].high) if name in sums else None
+                for sums in groups
+            ],
+        )
+        for name in shown
+    ]
+    _draw_lines(axes, rows, lines)
+    unit = _unit([None if total is None else total.unit for total in totals])
+    rest = _rest(len(largest) - len(shown), "smaller groups")
+    axes.set_ylabel(f"sum{unit}, 95% intervals{rest}")
+    axes.yaxis.set_major_formatter(_format_number)
+
+
+def _format_number(value: float, _: object) -> str:
+    return f"{value:,.6g}"
+
+
+def _draw_quantiles(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
+    """The quantiles over time; the vertical axis has the names of the bins."""
+    answers = _answers(rows)
+    shares = [quantile.share for quantile in answers[-1].quantiles]
+    of_dates = [{quantile.share: quantile for quantile in answer.quantiles} for answer in answers]
+    lines = [
+        _Line(
+            "median" if share == 0.5 else f"{share:.0%}",
+            [
+                (of_date[share].bin, of_date[share].low, of_date[share].high)
+                if share in of_date
+                else None
+                for of_date in of_dates
+            ],
+        )
+        for share in reversed(shares)
+    ]
+    _draw_lines(axes, rows, lines)
+    low, high = axes.get_ylim()
+    last = len(answers[-1].values) - 1
+    shown = sorted({round(place) for place in np.linspace(max(low, 0), min(high, last), 6)})
+    axes.set_yticks(shown, [_label(answers[-1], place) for place in shown])
+    axes.set_ylabel("quantiles, 95% intervals")
 
 
 def _draw_shares(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
-    answers = [row.answer for row in rows if row.answer is not None]
+    answers = _answers(rows)
     values = min(len(answer.values) for answer in answers)
     totals = [sum(answer.values[value] for answer in answers) for value in range(values)]
     shown = sorted(sorted(range(values), key=totals.__getitem__, reverse=True)[:MOST_LINES])
-    days = _days([row.when for row in rows])
-    # Side by side, so that no interval hides another.
-    apart = np.timedelta64(int((days[-1] - days[0]).astype(int)) // 150, "s")
-    for index, value in enumerate(shown):
-        aside = (2 * index - len(shown) + 1) * apart // 2
-        _draw_value(axes, days + aside, rows, value, 100.0, index, _label(answers[-1], value))
-    rest = values - len(shown)
-    axes.set_ylabel(
-        "% of reports, 95% intervals"
-        + (f"\n({rest} rarer values: in the table)" if rest > 0 else "")
-    )
+    lines = [
+        _Line(_label(answers[-1], value), [_scaled(answer, value, 100.0) for answer in answers])
+        for value in shown
+    ]
+    _draw_lines(axes, rows, lines)
+    axes.set_ylabel("% of reports, 95% intervals" + _rest(values - len(shown), "rarer values"))
+
+
+def _scaled(answer: SavedAnswer, value: int, scale: float) -> tuple[float, float, float]:
+    """A value of an answer for each report, times `scale`, with its interval."""
+    lows, highs = answer.bounds
+    share = scale / answer.reports
+    return answer.values[value] * share, lows[value] * share, highs[value] * share
 
 
 def _label(answer: SavedAnswer, value: int) -> str:
-    name = answer.labels[value] if answer.labels else f"value {value}"
+    return _short(answer.labels[value] if answer.labels else f"value {value}")
+
+
+def _short(name: str) -> str:
     return shorten(name, _LABEL, placeholder=" …").replace("$", r"\$")
 
 
-def _draw_value(
-    axes: Axes,
-    days: NDArray[np.datetime64],
-    rows: Sequence[DatedAnswer],
-    value: int,
-    scale: float,
-    index: int,
-    label: str,
-) -> None:
-    """One value of the answers for each report, times `scale`, with its intervals."""
-    answers = [row.answer for row in rows if row.answer is not None]
-    columns = (
-        [answer.values for answer in answers],
-        *zip(*(answer.bounds for answer in answers), strict=True),
-    )
-    centres, lows, highs = (
-        np.array(
-            [
-                numbers[value] * scale / answer.reports
-                for answer, numbers in zip(answers, column, strict=True)
-            ]
+def _draw_lines(axes: Axes, rows: Sequence[DatedAnswer], lines: Sequence[_Line]) -> None:
+    """Draw quantities over time with their intervals, side by side so that none hides another."""
+    days = _days([row.when for row in rows if row.answer is not None])
+    apart = np.timedelta64(int((days[-1] - days[0]).astype(int)) // 150, "s")
+    for index, line in enumerate(lines):
+        aside = (2 * index - len(lines) + 1) * apart // 2
+        points = np.array([point or (np.nan,) * 3 for point in line.points], dtype=np.float64)
+        centres, lows, highs = points.T
+        colour = COLOURS[index % len(COLOURS)]
+        mark = MARKS[index % len(MARKS)]
+        label = _short(line.label)
+        axes.plot(days + aside, centres, color=colour, marker=mark, ms=5, lw=1.4, label=label)
+        # Apart from the line: an unbiased estimate may lie outside its interval, which is cut to
+        # what is possible.
+        axes.errorbar(
+            days + aside,
+            (lows + highs) / 2,
+            yerr=(highs - lows) / 2,
+            fmt="none",
+            ecolor=colour,
+            elinewidth=1.4,
+            capsize=3,
         )
-        for column in columns
-    )
-    colour, mark = COLOURS[index], MARKS[index]
-    axes.plot(days, centres, color=colour, marker=mark, ms=5, lw=1.4, label=label)
-    # Apart from the line: an unbiased estimate may lie outside its interval, which is cut to what
-    # is possible.
-    middles = (lows + highs) / 2
-    reach = (highs - lows) / 2
-    axes.errorbar(days, middles, yerr=reach, fmt="none", ecolor=colour, elinewidth=1.4, capsize=3)
 
 
 def _days(moments: Sequence[datetime]) -> NDArray[np.datetime64]:

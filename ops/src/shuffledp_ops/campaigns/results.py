@@ -173,7 +173,8 @@ def _picture(file: Path, words: str) -> Iterator[str]:
 
 
 _HINT: Final = (
-    "Answers are estimates ± one standard error; of a histogram, the most frequent value is shown. "
+    "Answers are estimates ± one standard error, or with their 95% interval in parentheses; of a "
+    "histogram or an open list, the most frequent value is shown, of several sums the largest. "
     "Unbiased estimates can be negative or exceed the total; intervals are clipped to possible "
     "values. ε certified is a proved upper bound for one round; ε spent is the bound for all "
     "rounds of these people so far."

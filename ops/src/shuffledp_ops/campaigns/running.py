@@ -23,6 +23,7 @@ from shuffledp_core.errors import (
     RoundFailed,
     ShuffleDPError,
     UnknownRoundError,
+    UsageError,
     by_code,
 )
 from shuffledp_ops.campaigns.account import PopulationAccount, read_account
@@ -59,6 +60,8 @@ from shuffledp_ops.campaigns.state import (
 )
 from shuffledp_ops.keys.pki import Deployment, open_deployment
 from shuffledp_ops.rounds.operate import trusted_files
+from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.reporting import look_up
 from shuffledp_ops.rounds.saving import save_round
 
 STOPPED: Final = (
@@ -362,6 +365,7 @@ class CampaignRunner:
         """Save a round's documents, then record its outcome."""
         report, error = outcome.report, outcome.error
         if report is not None:
+            report = self._look_up(report, index)
             folder = self.store.round_folder(attempt.round_id)
             try:
                 folder.parent.mkdir(exist_ok=True)
@@ -391,6 +395,19 @@ class CampaignRunner:
         else:  # in one write: a date whose answer is recorded is not repeated
             self.state = state
             self._close(index, DateOutcome.PUBLISHED, attempts=attempts)
+
+    def _look_up(self, report: RoundReport, index: int) -> RoundReport:
+        """The report with the frequent texts among its question's candidates, if it has any."""
+        question = self.campaign.question(self.state.entries[index].question)
+        if question.candidates is None:
+            return report
+        try:
+            return look_up(report, question.candidates)
+        except UsageError as error:  # the answer is published: it is saved without them
+            self.say(
+                f"{question.name}: {error}; later: `shuffledp report FOLDER --candidates FILE`"
+            )
+            return report
 
     def _ended_at(self, attempt: RoundAttempt, question: CampaignQuestion) -> int:
         """End of a round: now, or for a round of an earlier process its closing time at the latest.

@@ -47,6 +47,44 @@ class SavedTotals(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError("a sum has a name that is too long")
 
 
+class SavedQuantile(msgspec.Struct, frozen=True, kw_only=True):
+    """A quantile: bins and their names, of the estimate and of the ends of its interval."""
+
+    share: float
+    bin: int
+    low: int
+    high: int
+    names: tuple[str, str, str]
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1 or not 0 <= self.low <= self.bin <= self.high <= LARGEST:
+            raise ValueError("a quantile has a number that no round can have")
+        if any(len(name) > LONGEST_NAME for name in self.names):
+            raise ValueError("a quantile has a name that is too long")
+
+
+class SavedText(msgspec.Struct, frozen=True, kw_only=True):
+    """A frequent text of an open list."""
+
+    text: str
+    people: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not all(abs(number) <= LARGEST for number in (self.people, self.low, self.high)):
+            raise ValueError("a text has a number that no round can have")
+        if len(self.text) > LONGEST_NAME:
+            raise ValueError("a text is too long")
+
+
+class SavedTexts(msgspec.Struct, frozen=True, kw_only=True):
+    """The frequent texts of an open list, among the candidates that were looked up."""
+
+    texts: tuple[SavedText, ...]
+    candidates: int
+
+
 class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The part of `report.json` that tables have: one number, or one for each value.
 
@@ -76,6 +114,8 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     suite: str | None = None
     certified_at: int | None = None
     totals: SavedTotals | None = None
+    quantiles: tuple[SavedQuantile, ...] = ()
+    open_list: SavedTexts | None = None
 
     def __post_init__(self) -> None:
         columns = (self.values, self.errors, *self.bounds)
@@ -127,7 +167,13 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return f"≥ {value}" if capped else str(value)
 
     def summary(self) -> str:
-        """The mean, or the most frequent value and its share, with its standard error."""
+        """The mean, the median, a sum or a frequent value or text, with its error or interval."""
+        if self.open_list is not None:
+            return _summary_of_texts(self.open_list)
+        median = next((quantile for quantile in self.quantiles if quantile.share == 0.5), None)
+        if median is not None:
+            name, low, high = median.names
+            return f"median {name} ({low} to {high})"
         if self.totals is not None and self.totals.groups:
             largest = max(self.totals.groups, key=lambda group: group.value)
             name = f"{largest.name}: sum" if largest.name else "sum"
@@ -143,7 +189,10 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.label(top)}: {share:.1%} ± {error:.1%}"
 
     def rows(self) -> Iterator[Row]:
-        """Rows of a table with `COLUMNS`: of sums, and one for each value of a histogram."""
+        """Rows of a table with `COLUMNS`.
+
+        Those of sums, quantiles and frequent texts, and one for each value of a histogram.
+        """
         at = self.certified_at
         shared: Row = {
             "round": self.round,
@@ -178,6 +227,20 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
                 "high_95": group.high,
             }
             yield {name: row[name] for name in COLUMNS}
+        for quantile in self.quantiles:
+            row = shared | {
+                "quantity": "quantile",
+                "value": quantile.bin,
+                "label": f"{quantile.share:.0%}: {quantile.names[0]}",
+                "estimate": quantile.bin,
+                "standard_error": None,
+                "low_95": quantile.low,
+                "high_95": quantile.high,
+            }
+            yield {name: row[name] for name in COLUMNS}
+        if self.open_list is not None:
+            yield from self._rows_of_texts(self.open_list, shared)
+            return
         columns = zip(self.values, self.errors, *self.bounds, strict=True)
         for value, (estimate, error, low, high) in enumerate(columns):
             row = shared | {
@@ -189,6 +252,28 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
                 "high_95": high,
             }
             yield {name: row[name] for name in COLUMNS}
+
+    def _rows_of_texts(self, found: SavedTexts, shared: Row) -> Iterator[Row]:
+        """A row for each text; the counts of hashes are in `report.json`."""
+        for text in found.texts:
+            row = shared | {
+                "quantity": "text",
+                "value": None,
+                "label": text.text,
+                "unit": None,
+                "estimate": text.people,
+                "standard_error": None,
+                "low_95": text.low,
+                "high_95": text.high,
+            }
+            yield {name: row[name] for name in COLUMNS}
+
+
+def _summary_of_texts(found: SavedTexts) -> str:
+    if not found.texts:
+        return f"none of {found.candidates:,} texts is frequent"
+    top = found.texts[0]
+    return f"{top.text}: {top.people:,.0f} people ({top.low:,.0f} to {top.high:,.0f})"
 
 
 def _as_tuple(value: float | Numbers) -> Numbers:

@@ -113,7 +113,7 @@ def _distribution_parts(curve: DistributionCurve, width: float, height: float) -
         yield _path(name, iter([start, *points]))
     names, _ = _names(Bars(curve.labels, (), (), ()), step)
     for index, name in names:
-        yield _text("tick", frame.left + (index + 0.5) * step, frame.bottom + 18, name)
+        yield _tick(frame, frame.left + (index + 0.5) * step, name)
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
@@ -155,13 +155,13 @@ def _histogram(bars: Bars, width: float, height: float) -> tuple[float, Iterator
     scale = ticks(low, high, 5)
     left = 14 + _LETTER * max(len(figure(tick)) for tick in scale)
     names, foot = _names(bars, (width - left - _RIGHT) / len(bars.labels))
-    if foot > _FOOT:  # the first name, turned, needs room to the left of its bar
-        left = max(
-            left,
-            0.78 * _LETTER * len(names[0][1]) - 0.4 * (width - left - _RIGHT) / len(bars.labels),
-        )
+    turned = foot > _FOOT
+    if turned:  # names need room to the left of their bars
+        step = (width - left - _RIGHT) / len(bars.labels)
+        reach = max(0.78 * _LETTER * len(name) - (index + 0.4) * step for index, name in names)
+        left = max(left, reach)
     frame = _Frame(left, _TOP, width - _RIGHT, height - foot, low, high)
-    return height, _histogram_parts(bars, frame, scale, names)
+    return height, _histogram_parts(bars, frame, scale, names, turned=turned)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class _Frame:
 
 
 def _histogram_parts(
-    bars: Bars, frame: _Frame, scale: list[float], names: list[tuple[int, str]]
+    bars: Bars, frame: _Frame, scale: list[float], names: list[tuple[int, str]], *, turned: bool
 ) -> Iterator[str]:
     step = (frame.right - frame.left) / len(bars.labels)
     centres = [frame.left + (index + 0.5) * step for index in range(len(bars.labels))]
@@ -206,15 +206,22 @@ def _histogram_parts(
         yield _path(
             "truth", (f"M{x - half:.2f} {frame.y(true):.1f}h{2 * half:.2f}" for x, true in marks)
         )
-    turned = bars.named and any(_LETTER * len(name) > step for _, name in names)
     for index, name in names:
-        yield _text(
-            "tick turned" if turned else "tick",
-            centres[index],
-            frame.bottom + 18,
-            name,
-            turned=turned,
-        )
+        if turned:
+            yield _text("tick turned", centres[index], frame.bottom + 18, name, turned=True)
+        else:
+            yield _tick(frame, centres[index], name)
+
+
+def _tick(frame: _Frame, x: float, name: str) -> str:
+    """A name below the axis, centred, or at the edge of the picture if it would be cut off."""
+    half = _LETTER * len(name) / 2
+    edge = frame.right + _RIGHT
+    if x + half > edge:
+        return _text("tick end", edge, frame.bottom + 18, name)
+    if x - half < 0:
+        return _text("tick name", 0, frame.bottom + 18, name)
+    return _text("tick", x, frame.bottom + 18, name)
 
 
 def _names(bars: Bars, step: float) -> tuple[list[tuple[int, str]], float]:
@@ -226,8 +233,10 @@ def _names(bars: Bars, step: float) -> tuple[list[tuple[int, str]], float]:
     every = next(size for size in _thinnings() if size * step >= longest + 8)
     indexes = [*range(0, len(short), every)]
     last = len(short) - 1
-    # The last one always: it says where the values end, and whether larger ones are in it.
-    while len(indexes) > 1 and (last - indexes[-1]) * step < longest + 8:
+    # The last one always: it says where the values end, and whether larger ones are in it. It is
+    # moved to the left if it would not end within the picture.
+    moved = max(0.0, (longest - step) / 2 - _RIGHT)
+    while len(indexes) > 1 and (last - indexes[-1]) * step < longest + 8 + moved:
         indexes.pop()
     return [(index, short[index]) for index in sorted({*indexes, last})], _FOOT
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from shuffledp.open_lists import load_candidates
 from shuffledp.progress import Stages
 from shuffledp.published import BOARD
 from shuffledp_core.documents.models import Result, RoundPlan
@@ -17,6 +18,7 @@ from shuffledp_core.runtime.keys import read_file
 from shuffledp_ops.keys.pki import Deployment, open_deployment
 from shuffledp_ops.rounds.present import print_answer, print_folder
 from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.reporting import look_up
 from shuffledp_ops.rounds.running import (
     StageClock,
     control_of,
@@ -32,13 +34,20 @@ from shuffledp_ops.rounds.telemetry import TelemetryExporter
 
 
 def run_round_command(
-    keys: Path, plan: RoundPlan, out: Path, *, as_json: bool, otlp_endpoint: str | None = None
+    keys: Path,
+    plan: RoundPlan,
+    out: Path,
+    *,
+    as_json: bool,
+    otlp_endpoint: str | None = None,
+    candidates: Path | None = None,
 ) -> None:
     """Open a round, follow it to its end, print the answer and save the documents in `out`/<round>.
 
     If the plan allows corrupt nodes, the board is saved, too, so that `shuffledp attack trace` and
     lab 4 can join their logs with it. After Ctrl-C the analyst continues the round to its end. The
     round's trace is sent to the collector at `otlp_endpoint`; if that fails, a warning is printed.
+    The texts of the file `candidates` are looked up in the answer to an open list.
 
     Raises:
         OutputError: `out` cannot be written. This is checked before the round opens, and can happen
@@ -47,10 +56,14 @@ def run_round_command(
     """
     deployment = open_deployment(keys)
     trusted = trusted_files(keys)
+    if candidates is not None:
+        load_candidates(candidates)  # a file that cannot be read is refused before anyone is asked
     exporter = None if otlp_endpoint is None else TelemetryExporter(otlp_endpoint)
     with writable_folder(out):
         with Stages(Console(stderr=True)) as stages:
             report = asyncio.run(_run_round(deployment, plan, stages, exporter))
+            if candidates is not None:
+                report = look_up(report, candidates)
         show_then_save(
             partial(print_answer, report, as_json=as_json),
             partial(save, report, out, keys, trusted),

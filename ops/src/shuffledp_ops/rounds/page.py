@@ -6,7 +6,7 @@ it is written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
@@ -16,7 +16,7 @@ from shuffledp.log_proofs import LOG_PROOF, RESULT_PROOF, LogPosition
 from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
 from shuffledp_core.answering.totals import FieldTotals
-from shuffledp_ops.rounds import charts, quantile_parts, string_parts, wording
+from shuffledp_ops.rounds import charts, column_parts, quantile_parts, string_parts, wording
 from shuffledp_ops.rounds.present import MAP, TEXTS, TRACED, describe_parameters
 from shuffledp_ops.rounds.report import RoundReport, is_open, show
 
@@ -94,6 +94,7 @@ def title(report: RoundReport) -> str:
         kind = "Table"
     else:
         kind = "Distribution" if report.quantiles else "Histogram"
+        kind = "Counts" if column_parts.fields_of(report) else kind
     return f"{kind} of {subject}"
 
 
@@ -147,6 +148,9 @@ def answer(report: RoundReport) -> Iterator[str]:
         yield from (
             f'<p class="fine">{as_html(words)}</p>' for words in crosstab_page.remarks(report.table)
         )
+    elif column_parts.fields_of(report):
+        fields = column_parts.fields_of(report)
+        yield from column_parts.draw_fields(report, fields, _legend(report))
     else:
         yield f"<figure>{_chart(report)}"
         yield f'<figcaption class="legend">{_legend(report)}</figcaption></figure>'
@@ -159,8 +163,8 @@ def _sums(report: RoundReport, totals: FieldTotals) -> Iterator[str]:
     """The sums of groups as a table, or the histogram behind a single sum up to twice the cut."""
     yield from total_page.html_table(totals)
     if len(totals.groups) == 1:
-        shown = total_page.shown_symbols(totals, report.final.question_wording)
-        yield f"<figure>{_bars(report, shown)}"
+        names = total_page.shown_amounts(totals, report.final.question_wording)
+        yield f"<figure>{_bars(report, names, named=False)}"
         yield f'<figcaption class="legend">{_legend(report)}</figcaption></figure>'
     yield from (f'<p class="fine">{as_html(words)}</p>' for words in total_page.remarks(totals))
 
@@ -187,6 +191,12 @@ def _in_a_sentence(report: RoundReport) -> str:
         return string_parts.in_a_sentence(report)
     if report.quantiles:
         return quantile_parts.in_a_sentence(report)
+    fields = column_parts.fields_of(report)
+    return column_parts.in_a_sentence(report, fields) if fields else _most_frequent(report)
+
+
+def _most_frequent(report: RoundReport) -> str:
+    estimate = report.answer
     if report.table is not None:
         estimate = report.table.fitted.cells  # the numbers of the table below
     top = max(range(len(estimate.values)), key=estimate.values.__getitem__)
@@ -218,19 +228,20 @@ def _chart(report: RoundReport) -> str:
         return charts.interval(span, "The estimated sum with its 95% interval")
     if report.distribution is not None:
         return quantile_parts.chart(report, report.distribution)
-    return _bars(report, len(estimate.values))
+    labels = [report.label(symbol) for symbol in range(len(estimate.values))]
+    return _bars(report, labels, named=bool(report.labels))
 
 
-def _bars(report: RoundReport, shown: int) -> str:
-    """The histogram of the first symbols."""
-    estimate, truths = report.answer, report.true_answer
+def _bars(report: RoundReport, labels: Sequence[str], *, named: bool) -> str:
+    """The histogram of the first symbols, one for each label."""
+    estimate, truths, shown = report.answer, report.true_answer, len(labels)
     bars = charts.Bars(
-        [report.label(symbol) for symbol in range(shown)],
+        labels,
         estimate.values[:shown],
         estimate.lows[:shown],
         estimate.highs[:shown],
         None if truths is None else truths[:shown],
-        named=bool(report.labels),
+        named=named,
     )
     return charts.histogram(bars, "Estimated number of people for each value, with 95% intervals")
 

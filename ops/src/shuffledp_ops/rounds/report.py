@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from shuffledp.crosstab import CrossTable, present_messages, table_of
 from shuffledp.log_proofs import LogPosition
+from shuffledp.map_page import centre_entry
 from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.answering.quantiles import (
     BinDistribution,
@@ -297,6 +298,7 @@ class RoundReport:
         truth = self.true_answer if self.scale is not None else None
         whole_truth = None if self.truth is None else self.truth.tolist()
         true_value = truth or whole_truth
+        middle = centre_entry(self.table)
         return {
             "round": self.round_id,
             "question": None if words is None else words.id,
@@ -323,6 +325,7 @@ class RoundReport:
             "column": self.column,
             "labels": list(self.labels) or None,
             **({} if self.table is None else {"table": self.table.to_dict()}),
+            **({} if middle is None else {"centre": middle}),
             **({} if self.open_list is None else {"open_list": asdict(self.open_list)}),
             **({} if self.totals is None else {"totals": self.totals.to_dict()}),
             "epsilon": self.final.epsilon.certified,

@@ -200,12 +200,16 @@ def _question_entries(
     answer: Answer, wording: QuestionWording, open_list: OpenListAnswer | None
 ) -> dict[str, Any]:
     from shuffledp.crosstab import names_of
+    from shuffledp.map_page import centre_entry
 
     if open_list is not None:
         return {"question": wording.id, "open_list": asdict(open_list)}
     crosstab = _crosstab(answer, wording)
     totals = _totals(answer, wording)
     table: dict[str, Any] = {} if crosstab is None else {"table": crosstab.to_dict()}
+    middle = centre_entry(crosstab)
+    if middle is not None:
+        table["centre"] = middle
     distribution = _distribution(answer, wording)
     if distribution is not None:
         table["quantiles"] = [quantile._asdict() for quantile in distribution.quantiles()]

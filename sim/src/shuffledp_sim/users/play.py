@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import structlog
@@ -20,10 +20,11 @@ from rich.console import Console
 from shuffledp.columns import Column
 from shuffledp.progress import Stages
 from shuffledp.question_files import load_wording
-from shuffledp.records import load_answers
+from shuffledp.records import load_answers, load_records, read_rows
 from shuffledp_client.transport import AnalystReader, Backoff, listen_for_announcements
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import (
     RoundStateError,
     ShuffleDPError,
@@ -82,6 +83,7 @@ class FleetOptions:
         once: end with the first round.
         question: file of the question that the users answer from all fields of their rows; None:
             they answer with the column.
+        records: the users answer each question in words from the fields of their rows.
     """
 
     keys: Path
@@ -94,6 +96,16 @@ class FleetOptions:
     max_value: int | None
     once: bool
     question: Path | None = None
+    records: bool = False
+
+    def __post_init__(self) -> None:
+        if self.records and self.data is None:
+            raise UsageError("--records needs the file with the records: name one with --data")
+        if self.records and (self.column is not None or self.question is not None):
+            raise UsageError(
+                "--records answers every question from all columns: leave --column and --question "
+                "out"
+            )
 
 
 def parse_broker(text: str) -> BrokerConfig:
@@ -117,13 +129,80 @@ def run_fleet_command(options: FleetOptions) -> None:
     deployment = open_deployment(options.keys)
     deployment.roster.population(options.population)
     system = DeployedSystem(deployment, options.population, options.broker)
+    answers = RecordValues(options) if options.records else FixedValues(_load(options))
+    asyncio.run(_until_signal(system, answers, once=options.once))
+
+
+def _load(options: FleetOptions) -> NDArray[np.int64]:
     column = load_values(options)
+    _log_drawn(column)
+    return column.values
+
+
+class FleetValues(Protocol):
+    """The values that a fleet's users hold."""
+
+    @property
+    def users(self) -> int:
+        """Number of users."""
+
+    def of_round(self, wording: QuestionWording | None) -> NDArray[np.int64]:
+        """The values for a round's question, shape (users,), int64, from 0 up.
+
+        Raises:
+            UsageError: the users have no answer to it.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class FixedValues:
+    """The same values in every round: of one column, or of one question's file."""
+
+    values: NDArray[np.int64]
+
+    @property
+    def users(self) -> int:
+        """Number of users."""
+        return len(self.values)
+
+    def of_round(self, wording: QuestionWording | None) -> NDArray[np.int64]:  # noqa: ARG002
+        """The values."""
+        return self.values
+
+
+class RecordValues:
+    """The values of records: each question in words is answered from its fields."""
+
+    def __init__(self, options: FleetOptions) -> None:
+        if options.data is None:
+            raise ValueError("records come from a file")
+        self._options = options
+        next(read_rows(options.data, ()), None)  # a file that cannot be read is refused at once
+
+    @property
+    def users(self) -> int:
+        """Number of users."""
+        return self._options.users
+
+    def of_round(self, wording: QuestionWording | None) -> NDArray[np.int64]:
+        """The values for a question, of the same records in every round."""
+        options = self._options
+        if wording is None or options.data is None:
+            raise UsageError(
+                "the round has no question in words, which records could answer: run the fleet "
+                "with --column"
+            )
+        rows = options.offset + options.users
+        column = load_records(options.data, wording, users=rows, draw=True)
+        _log_drawn(column)
+        return column.values[options.offset :]
+
+
+def _log_drawn(column: Column) -> None:
     if column.drawn_from is not None:
-        log = structlog.get_logger()
-        log.info(
+        structlog.get_logger().info(
             "users drawn with replacement", users=len(column.values), drawn_from=column.drawn_from
         )
-    asyncio.run(_until_signal(system, column.values, once=options.once))
 
 
 def load_values(options: FleetOptions) -> Column:
@@ -143,12 +222,12 @@ def load_values(options: FleetOptions) -> Column:
     return replace(column, values=column.values[options.offset :])
 
 
-async def _until_signal(system: System, values: NDArray[np.int64], *, once: bool) -> None:
+async def _until_signal(system: System, answers: FleetValues, *, once: bool) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with sealing_pool() as pool:
-        work = asyncio.ensure_future(play(system, values, pool, once=once))
+        work = asyncio.ensure_future(play(system, answers, pool, once=once))
         waiter = asyncio.ensure_future(stopped.wait())
         try:
             await asyncio.wait({work, waiter}, return_when=asyncio.FIRST_COMPLETED)
@@ -163,7 +242,7 @@ async def _until_signal(system: System, values: NDArray[np.int64], *, once: bool
 
 
 async def play(
-    system: System, values: NDArray[np.int64], pool: ProcessPoolExecutor, *, once: bool
+    system: System, answers: FleetValues, pool: ProcessPoolExecutor, *, once: bool
 ) -> None:
     """Takes part in each new round of the system with users that have these values.
 
@@ -174,7 +253,7 @@ async def play(
 
     Args:
         system: where it runs.
-        values: shape (users,), int64, from 0 up; capped to each round's domain.
+        answers: of the users; values are capped to each round's domain.
         pool: sealing processes.
         once: return after the first round.
 
@@ -183,11 +262,12 @@ async def play(
             round is awaited.
     """
     log = structlog.get_logger()
-    log.info("fleet waits for a round", users=len(values), population=system.population)
-    memory = Memory(len(values))
+    log.info("fleet waits for a round", users=answers.users, population=system.population)
+    memory = Memory(answers.users)
     async with aclosing(new_rounds(system)) as rounds:
         async for verified in rounds:
             try:
+                values = answers.of_round(verified.certificate.question_wording)
                 await play_round(system, verified, values, pool, memory)
             except ShuffleDPError as error:
                 if once:
