@@ -175,21 +175,24 @@ def _cells(table: CrossTable, projection: _Projection) -> Iterator[str]:
 
 def _scales(projection: _Projection) -> Iterator[str]:
     """The frame, latitudes beside the map and longitudes below it, as many as there is room for."""
-    x, y = projection.x, projection.y
-    parallels, meridians = projection.parallels, projection.meridians
-    right, bottom = x(meridians[-1]), y(parallels[0])
+    parallels = projection.parallels
+    meridians = projection.meridians
+    right = projection.x(meridians[-1])
+    bottom = projection.y(parallels[0])
     yield (
         f'<rect class="frame" x="{projection.left:.1f}" y="0" width="{projection.width:.1f}" '
         f'height="{bottom:.1f}"/>'
     )
-    heights = [min(max(y(parallel) + 4, 10), bottom) for parallel in reversed(parallels)]
+    heights = [min(max(projection.y(parallel) + 4, 10), bottom) for parallel in reversed(parallels)]
     for at in _apart(heights, _LINE):
         words = _degrees(parallels[-1 - at], parallels)
         yield f'<text class="end" x="{projection.left - 5:.1f}" y="{heights[at]:.1f}">'
         yield f"{words}</text>"
     names = [_degrees(meridian, meridians) for meridian in meridians]
     wide = _LETTER * max(map(len, names))
-    places = [min(max(x(meridian), wide / 2), right - wide / 2) for meridian in meridians]
+    places = [
+        min(max(projection.x(meridian), wide / 2), right - wide / 2) for meridian in meridians
+    ]
     for at in _apart(places, wide + 8):
         yield f'<text x="{places[at]:.1f}" y="{bottom + 16:.1f}">{names[at]}</text>'
 
@@ -198,8 +201,8 @@ def _apart(places: list[float], least: float) -> list[int]:
     """Indexes of ascending places that are at least so far apart; the first and the last always."""
     last = len(places) - 1
     chosen = [0]
-    for at, place in enumerate(places):
-        if place - places[chosen[-1]] >= least and places[last] - place >= least:
+    for at, here in enumerate(places):
+        if here - places[chosen[-1]] >= least and places[last] - here >= least:
             chosen.append(at)
     return [*chosen, last]
 
@@ -215,7 +218,8 @@ def _middle(middle: CentreEstimate | None, projection: _Projection) -> Iterator[
     """The centre with its error ellipse."""
     if middle is None:
         return
-    left, top = projection.x(middle.point[1]), projection.y(middle.point[0])
+    left = projection.x(middle.point[1])
+    top = projection.y(middle.point[0])
     long, short, angle = middle.ellipse((projection.down, projection.across))
     yield (
         f'<ellipse class="truth" cx="{left:.1f}" cy="{top:.1f}" rx="{long:.1f}" '

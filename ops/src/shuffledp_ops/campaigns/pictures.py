@@ -93,8 +93,10 @@ def _draw_course(axes: Axes, course: BudgetCourse) -> None:
     axes.set_ylabel(f"ε at δ = {account.delta:g}")
     names = sorted({date.question for date in course.dates})
     verdict = "fits" if course.fits else "does NOT fit"
-    asked = f"{account.population}: {len(course.dates):,} rounds of {', '.join(names) or 'nothing'}"
-    lines = [*wrap(asked, _TITLE), f"({account.composition} composition): {verdict}"]
+    rounds = (
+        f"{account.population}: {len(course.dates):,} rounds of {', '.join(names) or 'nothing'}"
+    )
+    lines = [*wrap(rounds, _TITLE), f"({account.composition} composition): {verdict}"]
     axes.set_title("\n".join(lines).replace("$", r"\$"), fontsize=10, loc="left")
     _dress(axes, days if points else _days([]))
     axes.legend(loc="best", frameon=False, fontsize=9)
@@ -173,23 +175,23 @@ def _answers(rows: Sequence[DatedAnswer]) -> list[SavedAnswer]:
 
 def _draw_means(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
     answers = _answers(rows)
-    _draw_lines(axes, rows, [_Line("mean", [_scaled(answer, 0, 1.0) for answer in answers])])
+    _draw_lines(axes, rows, [_Line("mean", [_scaled_answer(answer, 0, 1.0) for answer in answers])])
     axes.set_ylabel(f"mean{_unit([answer.unit for answer in answers])}, 95% intervals")
 
 
 def _unit(units: Sequence[str | None]) -> str:
-    known = {unit for unit in units if unit}
-    return f" in {known.pop()}".replace("$", r"\$") if len(known) == 1 else ""
+    distinct = {unit for unit in units if unit}
+    return f" in {distinct.pop()}".replace("$", r"\$") if len(distinct) == 1 else ""
 
 
 def _draw_texts(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
     """The most frequent texts; a date on which a text is not listed has no point."""
-    found = [
+    found_texts = [
         {} if answer.open_list is None else {text.text: text for text in answer.open_list.texts}
         for answer in _answers(rows)
     ]
     people: dict[str, float] = {}
-    for texts in found:
+    for texts in found_texts:
         for text in texts.values():
             people[text.text] = people.get(text.text, 0.0) + text.people
     shown = sorted(people, key=people.__getitem__, reverse=True)[:MOST_LINES]
@@ -203,7 +205,7 @@ def _draw_texts(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
                     (texts[name].people, texts[name].low, texts[name].high)
                     if name in texts
                     else None
-                    for texts in found
+                    for texts in found_texts
                 ],
             )
             for name in shown
@@ -269,8 +271,8 @@ def _draw_quantiles(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
     _draw_lines(axes, rows, lines)
     low, high = axes.get_ylim()
     last = len(answers[-1].values) - 1
-    shown = sorted({round(place) for place in np.linspace(max(low, 0), min(high, last), 6)})
-    axes.set_yticks(shown, [_label(answers[-1], place) for place in shown])
+    shown = sorted({round(value) for value in np.linspace(max(low, 0), min(high, last), 6)})
+    axes.set_yticks(shown, [_label(answers[-1], value) for value in shown])
     axes.set_ylabel("quantiles, 95% intervals")
 
 
@@ -280,14 +282,16 @@ def _draw_shares(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
     totals = [sum(answer.values[value] for answer in answers) for value in range(values)]
     shown = sorted(sorted(range(values), key=totals.__getitem__, reverse=True)[:MOST_LINES])
     lines = [
-        _Line(_label(answers[-1], value), [_scaled(answer, value, 100.0) for answer in answers])
+        _Line(
+            _label(answers[-1], value), [_scaled_answer(answer, value, 100.0) for answer in answers]
+        )
         for value in shown
     ]
     _draw_lines(axes, rows, lines)
     axes.set_ylabel("% of reports, 95% intervals" + _rest(values - len(shown), "rarer values"))
 
 
-def _scaled(answer: SavedAnswer, value: int, scale: float) -> tuple[float, float, float]:
+def _scaled_answer(answer: SavedAnswer, value: int, scale: float) -> tuple[float, float, float]:
     """A value of an answer for each report, times `scale`, with its interval."""
     lows, highs = answer.bounds
     share = scale / answer.reports

@@ -365,7 +365,8 @@ class CampaignRunner:
         """Save a round's documents, then record its outcome."""
         report, error = outcome.report, outcome.error
         if report is not None:
-            report = self._look_up(report, index)
+            question = self.campaign.question(self.state.entries[index].question)
+            report = _add_texts(report, question, self.say)
             folder = self.store.round_folder(attempt.round_id)
             try:
                 folder.parent.mkdir(exist_ok=True)
@@ -395,19 +396,6 @@ class CampaignRunner:
         else:  # in one write: a date whose answer is recorded is not repeated
             self.state = state
             self._close(index, DateOutcome.PUBLISHED, attempts=attempts)
-
-    def _look_up(self, report: RoundReport, index: int) -> RoundReport:
-        """The report with the frequent texts among its question's candidates, if it has any."""
-        question = self.campaign.question(self.state.entries[index].question)
-        if question.candidates is None:
-            return report
-        try:
-            return look_up(report, question.candidates)
-        except UsageError as error:  # the answer is published: it is saved without them
-            self.say(
-                f"{question.name}: {error}; later: `shuffledp report FOLDER --candidates FILE`"
-            )
-            return report
 
     def _ended_at(self, attempt: RoundAttempt, question: CampaignQuestion) -> int:
         """End of a round: now, or for a round of an earlier process its closing time at the latest.
@@ -468,6 +456,19 @@ class CampaignRunner:
             self.unanswered.add(index)
         self.on_outcome()
         self.say(f"{entry.question}, number {entry.number}: {outcome}")
+
+
+def _add_texts(
+    report: RoundReport, question: CampaignQuestion, say: Callable[[str], None]
+) -> RoundReport:
+    """The report with the frequent texts among its question's candidates, if it has any."""
+    if question.candidates is None:
+        return report
+    try:
+        return look_up(report, question.candidates)
+    except UsageError as error:  # the answer is published: it is saved without them
+        say(f"{question.name}: {error}; later: `shuffledp report FOLDER --candidates FILE`")
+        return report
 
 
 def _error_of(attempt: RoundAttempt) -> ShuffleDPError:

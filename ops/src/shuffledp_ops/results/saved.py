@@ -253,9 +253,9 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
             }
             yield {name: row[name] for name in COLUMNS}
 
-    def _rows_of_texts(self, found: SavedTexts, shared: Row) -> Iterator[Row]:
+    def _rows_of_texts(self, texts: SavedTexts, shared: Row) -> Iterator[Row]:
         """A row for each text; the counts of hashes are in `report.json`."""
-        for text in found.texts:
+        for text in texts.texts:
             row = shared | {
                 "quantity": "text",
                 "value": None,
@@ -269,10 +269,10 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
             yield {name: row[name] for name in COLUMNS}
 
 
-def _summary_of_texts(found: SavedTexts) -> str:
-    if not found.texts:
-        return f"none of {found.candidates:,} texts is frequent"
-    top = found.texts[0]
+def _summary_of_texts(texts: SavedTexts) -> str:
+    if not texts.texts:
+        return f"none of {texts.candidates:,} texts is frequent"
+    top = texts.texts[0]
     return f"{top.text}: {top.people:,.0f} people ({top.low:,.0f} to {top.high:,.0f})"
 
 
