@@ -28,7 +28,7 @@ from shuffledp_client.gateway.enrolments import EnrolmentDesk
 from shuffledp_client.gateway.openapi import example_submission, openapi
 from shuffledp_client.gateway.web import CONTENT_POLICY, NamedOrigins, PageRoutes
 from shuffledp_client.http_api import EnrolmentBody
-from shuffledp_client.web import MODULE, RECORD, SOURCE, WIDGET, integrity_of, read_web_file
+from shuffledp_client.web import MODULE, SCRIPTS, integrity_of, read_web_file
 from shuffledp_core.documents.codes import code_digest, make_code, parse_code_list
 from shuffledp_core.documents.models import Credential
 from shuffledp_core.documents.signed import Signed, verify
@@ -123,7 +123,7 @@ async def test_the_devices_own_address_has_no_routes_for_pages(
         assert (await client.post(base + "/v1/enrolments", content=b"{}")).status_code == 404
 
 
-@pytest.mark.parametrize("name", [MODULE, SOURCE, WIDGET, RECORD])
+@pytest.mark.parametrize("name", SCRIPTS)
 async def test_files_come_as_they_are_and_compressed_with_one_digest(
     tmp_path: Path, deployment: Deployment, name: str
 ) -> None:

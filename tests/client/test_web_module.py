@@ -1,4 +1,4 @@
-"""The small module for web pages is what its readable source gives."""
+"""The small module for web pages, and its parts, are what the readable sources give."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import gzip
 
 import pytest
 
-from shuffledp_client.web import MODULE, SOURCE, build, read_web_file
+from shuffledp_client.web import (
+    MODULE,
+    PARTS,
+    SCRIPTS,
+    SOURCE,
+    build,
+    integrity,
+    integrity_of,
+    read_web_file,
+)
 from shuffledp_core.errors import ConfigError
 
 ORDERED = """
@@ -18,18 +27,48 @@ function first(user) {
 """
 
 
-def test_the_committed_module_is_built_from_the_source() -> None:
-    source = read_web_file(SOURCE).decode()
-    module = read_web_file(MODULE).decode()
-    assert build.build_module(source) == module
-    assert build.find_reordering(source, module) is None
+def sources() -> dict[str, str]:
+    return {name: read_web_file(name).decode() for name in (SOURCE, *PARTS.values())}
+
+
+def test_the_committed_files_are_built_from_the_sources() -> None:
+    built = build.build_files(sources())
+    assert set(built) == {SOURCE, MODULE, *PARTS}
+    for name, text in built.items():
+        assert text == read_web_file(name).decode(), name
+    for small, source in {MODULE: SOURCE, **PARTS}.items():
+        assert build.find_reordering(sources()[source], built[small]) is None
+
+
+def test_the_module_pins_its_parts() -> None:
+    for text in (read_web_file(SOURCE), read_web_file(MODULE)):
+        for name in PARTS:
+            assert integrity_of(name).encode() in text
+    longer = sources()["shuffledp-log.js"].replace("do not take part", "stay away")
+    built = build.build_files({**sources(), "shuffledp-log.js": longer})
+    pin = integrity(built["shuffledp-log.min.js"].encode())
+    assert pin != integrity_of("shuffledp-log.min.js")
+    assert pin in built[MODULE]
+
+
+def test_a_part_that_the_module_does_not_pin_is_no_part() -> None:
+    with pytest.raises(ConfigError, match="must pin"):
+        build.pin_parts("const PARTS = {};\n", {"shuffledp-log.min.js": ""})
+
+
+def test_every_script_is_in_the_package() -> None:
+    folder = {name for name in SCRIPTS if read_web_file(name)}
+    assert folder == set(SCRIPTS)
+    assert len(set(SCRIPTS)) == 2 * (1 + len(PARTS)) + 2
 
 
 def test_the_module_is_small() -> None:
-    """Bytes as they are, and as the gateway sends them."""
+    """Bytes as they are, and as the gateway sends them; parts come on top where they are needed."""
     module = read_web_file(MODULE)
-    assert len(module) < 62_000
-    assert len(gzip.compress(module)) < 25_500
+    assert len(module) < 60_000
+    assert len(gzip.compress(module)) < 25_000
+    for name in PARTS:
+        assert len(read_web_file(name)) < 7_000
 
 
 def test_all_exported_names_stay_and_others_become_short() -> None:

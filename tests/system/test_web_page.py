@@ -25,6 +25,7 @@ from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.tls import GATEWAY
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.codes import add_codes, code_list
 from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_sim.system.ports import Ports
@@ -120,6 +121,7 @@ async def opened(
     suite: str,
     mechanism: str = "krr-histogram",
     reports: int = PAGES + DEVICES,
+    mix: Mix = Mix.PLAIN,
 ) -> str:
     async with control_of(system.deployment) as control:
         plan = small_plan(
@@ -127,6 +129,7 @@ async def opened(
             mechanism=mechanism,
             size=4,
             suite=suite,
+            mix=mix,
             min_reports=reports,
             max_reports=reports,
             open_seconds=3600.0,
@@ -156,11 +159,19 @@ def answer(page: Page, code: str, label: str) -> None:
     expect(page.get_by_text("Your answer has arrived")).to_be_visible(timeout=4 * MINUTE)
 
 
-@pytest.mark.parametrize("suite", ["hpke-mlkem768-x25519", "hpke"])
+@pytest.mark.parametrize(
+    ("suite", "mix"),
+    [("hpke-mlkem768-x25519", Mix.PLAIN), ("hpke", Mix.PLAIN), ("hpke", Mix.VERIFIED)],
+)
 def test_pages_and_python_devices_answer_one_round_and_every_page_finds_its_message(
-    browser: Browser, running: LocalSystem, pages_at: str, pool: ProcessPoolExecutor, suite: str
+    browser: Browser,
+    running: LocalSystem,
+    pages_at: str,
+    pool: ProcessPoolExecutor,
+    suite: str,
+    mix: Mix,
 ) -> None:
-    round_id = aside(opened(running, suite))
+    round_id = aside(opened(running, suite, mix=mix))
     codes = add_codes(running.deployment, PAGES, dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
     complaints: list[str] = []
     contexts = [
@@ -184,12 +195,13 @@ def test_pages_and_python_devices_answer_one_round_and_every_page_finds_its_mess
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mix", [Mix.PLAIN, Mix.VERIFIED])
 def test_fifty_browsers_and_five_hundred_devices_lose_nothing_among_noise_of_nodes(
-    browser: Browser, running: LocalSystem, pages_at: str, pool: ProcessPoolExecutor
+    browser: Browser, running: LocalSystem, pages_at: str, pool: ProcessPoolExecutor, mix: Mix
 ) -> None:
     """With the mechanism of `shuffledp demo`; every page finds its message and the answer."""
     everyone = MANY_PAGES + MANY_DEVICES
-    round_id = aside(opened(running, "hpke", "node-histogram", everyone))
+    round_id = aside(opened(running, "hpke", "node-histogram", everyone, mix))
     tomorrow = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
     complaints: list[str] = []
     pages = []

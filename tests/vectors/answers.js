@@ -48,6 +48,17 @@ function writtenGeometry({ mix, dummies_per_node: dummies, ...rest }) {
   return { ...rest, ...(mix === null ? {} : { mix }), ...(dummies === 0 ? {} : { dummies_per_node: dummies }) };
 }
 
+/** What the module gives its part, for asking the part alone. */
+const SHARED = {
+  toHex, fromHex: hex, upTo: (length, of) => Array.from({ length }, (_, at) => of(at)), utf8: (text) => new TextEncoder().encode(text),
+  bigEndian: (number, size) => Uint8Array.from({ length: size }, (_, at) => Math.floor(number / 256 ** (size - 1 - at)) % 256),
+  concat: (...parts) => Uint8Array.from(parts.flatMap((part) => [...part])),
+  fail: (code, message) => { throw new ShuffleError(code, message); },
+  malformed: (message) => { throw new ShuffleError("MalformedDocumentError", message); },
+};
+const verifiedPart = async () => (await import("./shuffledp-verified.min.js")).start(SHARED);
+const little = (text) => BigInt(`0x${text.match(/../g).reverse().join("")}`);
+
 const ANSWERS = {
   async signature({ key, signature, message }) {
     await checkSignature(hex(key), hex(signature), hex(message));
@@ -96,9 +107,27 @@ const ANSWERS = {
     if (toHex(sealed) !== envelope) throw new Error("another envelope");
     return { messages: expected.ok.messages };
   },
-  async geometry({ mechanism, suite, hops }) {
+  async element({ element, scalars }) {
+    const part = await verifiedPart();
+    const point = part.decodeElement(hex(element)) ?? SHARED.fail("ProofError", "not an element");
+    return { multiples: part.encodeMultiples(point, scalars.map(little)).map(toHex) };
+  },
+  async "verified-claim"({ manifest_digest: manifest, blinding, opening, credential, private_key: bytes, symbol_bytes: width, symbols, random }) {
+    const part = await verifiedPart();
+    const pointOf = (text) => part.decodeElement(hex(text)) ?? SHARED.fail("ProofError", "not an element");
+    const terms = { manifest: hex(manifest), last: [hex(blinding.at(-1)), pointOf(blinding.at(-1))], openers: opening.map(pointOf) };
+    const key = await privateKey("Ed25519", 0x70, hex(bytes), ["sign"]);
+    const sign = async (data) => new Uint8Array(await crypto.subtle.sign("Ed25519", key, data));
+    const frame = JSON.parse(credential);
+    let used = 0;
+    const source = (size) => hex(random).slice(used, (used += size));
+    const packed = symbols.map((symbol) => SHARED.bigEndian(symbol, width));
+    const made = await part.claimMessages(terms, packed, { frame, content: JSON.parse(frame.body) }, sign, source);
+    return { claim: toHex(made.claim), submission: toHex(made.submission), messages: made.messages.map(toHex) };
+  },
+  async geometry({ mechanism, suite, hops, mix = null }) {
     const made = mechanismOf(parsed(mechanism));
-    const { geometry, plain, record, envelope } = geometryFor(made, suite, hops);
+    const { geometry, plain, record, envelope } = geometryFor(made, suite, hops, mix);
     return {
       geometry: writtenGeometry(geometry), domain: made.domain, alphabet: made.alphabet, plain_bytes: plain,
       record_bytes: Array.from({ length: hops }, (_, at) => record(at + 2)), envelope_bytes: envelope,

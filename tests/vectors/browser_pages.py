@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from shuffledp_client.web import MODULE, RECORD, read_web_file
+from shuffledp_client.web import SCRIPTS, read_web_file
 
 CHROMIUM: Final = shutil.which("chromium")
 NO_CHROMIUM: Final = "Debian's chromium is not installed"
@@ -47,16 +47,11 @@ class VectorPage:
         page.route("**/*", self._fulfill)
         page.goto("http://localhost/")
 
-    def serve(self, module: str, record: str | None = None) -> str:
-        """Serve this text as the module; return the folder that `ask` takes.
-
-        `record` is the text of the file for records; None for the package's own.
-        """
+    def serve(self, changed: Mapping[str, str] | None = None) -> str:
+        """Serve the package's files, some of them changed; return the folder for `ask`."""
         folder = f"/{len(self._served)}"
-        self._served[f"{folder}/{MODULE}"] = module
-        self._served[f"{folder}/{RECORD}"] = (
-            read_web_file(RECORD).decode() if record is None else record
-        )
+        files = {name: read_web_file(name).decode() for name in SCRIPTS} | dict(changed or {})
+        self._served |= {f"{folder}/{name}": text for name, text in files.items()}
         self._served[f"{folder}/answers.js"] = ANSWERS.read_text(encoding="utf-8")
         return folder
 

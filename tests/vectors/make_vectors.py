@@ -25,6 +25,7 @@ from sampler_vectors import integers, laws, numbers, samplers
 from tile_vectors import tiles
 from vector_cases import Case
 from vector_runner import FILES, FOLDER
+from verified_vectors import verified
 from wording_vectors import questions
 
 MAKERS: Final[dict[str, Callable[[], Iterator[Case]]]] = {
@@ -44,6 +45,7 @@ MAKERS: Final[dict[str, Callable[[], Iterator[Case]]]] = {
     "receipts": receipts,
     "results": results,
     "tiles": tiles,
+    "verified": verified,
 }
 
 

@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, Page, Route
 from vector_world import identity, make_draft, make_roster, sign_roster
 
 from shuffledp_client.http_api import ResultBody, problem_of
-from shuffledp_client.web import MODULE, WIDGET, read_web_file
+from shuffledp_client.web import SCRIPTS, WIDGET, read_web_file
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.models import Announcement, Credential, Receipt, Result, Roster
 from shuffledp_core.documents.signed import Signed, from_json, to_json
@@ -83,6 +83,12 @@ class PageGateway:
     """Every submission that was sent, accepted or not."""
     lies: dict[str, Callable[[Answer], Answer]] = field(default_factory=dict)
     """By the last part of a path: what is done to a genuine answer."""
+    scripts: list[str] = field(default_factory=list)
+    """Every file of JavaScript that was asked for."""
+    changed: dict[str, bytes] = field(default_factory=dict)
+    """Files of JavaScript that differ from the package's."""
+    policy_header: str = ""
+    """The content security policy of every page; none where empty."""
     tiles: list[int] = field(default_factory=list)
     """Every tile that was asked for."""
     boards: int = 0
@@ -97,8 +103,17 @@ class PageGateway:
     wording: QuestionWording | None = None
 
     def __post_init__(self) -> None:
-        self.draft = make_draft(self.mechanism, self.suite, roster=self.roster, **self._renamed())
+        self.draft = self.make_draft()
         self.announcement = to_json(self.draft.announcement())
+
+    def make_draft(self) -> Draft:
+        """The round's documents."""
+        return make_draft(self.mechanism, self.suite, roster=self.roster, **self._renamed())
+
+    @property
+    def geometry(self) -> Geometry:
+        """Lengths of the round."""
+        return Geometry.of(self.mechanism, self.suite, 3)
 
     def _renamed(self) -> dict[str, Any]:
         if self.wording is not None:
@@ -120,14 +135,19 @@ class PageGateway:
     def _handle(self, route: Route) -> None:
         path = route.request.url.removeprefix("http://localhost")
         name = path.rpartition("/")[2]
-        if name in {MODULE, WIDGET}:
-            route.fulfill(body=read_web_file(name), content_type="text/javascript")
+        if name in SCRIPTS:
+            self.scripts.append(name)
+            body = self.changed.get(name, read_web_file(name))
+            route.fulfill(body=body, content_type="text/javascript")
             return
         if path == "/question":
             route.fulfill(body=QUESTION, content_type="text/html")
             return
         if not path.startswith("/v1/"):
-            route.fulfill(body="<!doctype html><title>A page</title>", content_type="text/html")
+            headers = {"content-type": "text/html"}
+            if self.policy_header:
+                headers["content-security-policy"] = self.policy_header
+            route.fulfill(body="<!doctype html><title>A page</title>", headers=headers)
             return
         try:
             answer = self._answer(path, route.request.post_data_buffer or b"")
@@ -167,7 +187,7 @@ class PageGateway:
             self.boards += 1
             return self.board
         self.tiles.append(int(name))
-        tiled = TiledBoard.of(self.board, Geometry.of(self.mechanism, self.suite, 3))
+        tiled = TiledBoard.of(self.board, self.geometry)
         return tiled.tile(int(name))
 
     def _enrol(self, request: dict[str, str]) -> Signed:
@@ -196,7 +216,7 @@ class PageGateway:
 
     def messages(self) -> list[bytes]:
         """The messages of all accepted envelopes, every layer opened by its node's key."""
-        geometry = Geometry.of(self.mechanism, self.suite, 3)
+        geometry = self.geometry
         plain = b""
         for envelope in self.accepted.values():
             packed = open_envelope(geometry, self.round_id, self.draft.private_keys[0], envelope)
@@ -211,14 +231,18 @@ class PageGateway:
         """Publish the result of what was accepted."""
         self.board = b"".join(change(self.messages()))
         manifest = from_json(self.announcement, Announcement).manifest
-        geometry = Geometry.of(self.mechanism, self.suite, 3)
+        geometry = self.geometry
         users = len(self.board) // geometry.plain_bytes // geometry.messages_per_user
-        outcome = settled(self.draft, self.board, users)
+        outcome = self.outcome_of(users)
         outcome["manifest_digest"] = document_digest(manifest)
         outcome["tiles_root"] = TiledBoard.of(self.board, geometry).root.hex()
         outcome |= fields
         document = Result(deployment="demo", round_id=self.round_id, **outcome)
         self.result = identity("analyst").sign(document)
+
+    def outcome_of(self, users: int) -> dict[str, Any]:
+        """What an honest analyst publishes of the board."""
+        return settled(self.draft, self.board, users)
 
 
 def open_device(context: BrowserContext, receipts: str = "board") -> Page:

@@ -10,6 +10,8 @@ from typing import Final
 
 import pytest
 
+from shuffledp_client.web import PARTS, SOURCE, read_web_file
+
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "reference" / "devices.md"
 CRATE: Final = ROOT / "crates" / "shuffledp-device"
@@ -69,7 +71,7 @@ def test_python_names_are_defined_in_the_client_or_the_core() -> None:
 
 
 def test_javascript_names_are_defined_or_called_in_the_module() -> None:
-    source = (ROOT / "client/src/shuffledp_client/web/shuffledp.js").read_text()
+    source = "".join(read_web_file(name).decode() for name in (SOURCE, *PARTS.values()))
     for row in read_rows():
         for span in code_in(row[2]):
             name = re.escape(span.rpartition(".")[2])

@@ -37,7 +37,7 @@ def test_every_file_has_the_form_of_the_schema(name: str) -> None:
     assert len(set(names)) == len(names)
 
 
-COMPUTED = {"documents", "rounds", "questions", "logs", "results"}
+COMPUTED = {"documents", "rounds", "questions", "logs", "results", "verified"}
 """Files whose signed documents hold computed numbers: of these another machine's mathematics may
 make other last digits, and with them other signatures and digests."""
 

@@ -7,6 +7,7 @@ reads cases on standard input, as vector_runner.py writes them.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -35,6 +36,11 @@ from shuffledp_core.documents.submission import SubmissionClaim, check_submissio
 from shuffledp_core.documents.wording import QuestionWording
 from shuffledp_core.errors import MalformedDocumentError, ShuffleDPError
 from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.mixproof.claiming import enrolled_claim, pack_claim
+from shuffledp_core.mixproof.claims import make_claim
+from shuffledp_core.mixproof.group import GENERATOR, element, multiply, scalar
+from shuffledp_core.mixproof.keys import Route
+from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, open_envelope, peel
 from shuffledp_core.onion.suites import suite_named
@@ -43,6 +49,7 @@ from shuffledp_core.sampling import exact
 from shuffledp_core.sampling.randomisers import randomise
 from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_core.transparency.logged import read_remembered
+from shuffledp_core.vocabulary import Mix
 
 Fields = dict[str, Any]
 
@@ -184,7 +191,8 @@ def answer_geometry(fields: Fields) -> Fields:
     """All lengths of a round of a mechanism."""
     mechanism = _mechanism(fields["mechanism"])
     try:
-        geometry = Geometry.of(mechanism, fields["suite"], fields["hops"])
+        mix = Mix(fields.get("mix", Mix.PLAIN))
+        geometry = Geometry.of(mechanism, fields["suite"], fields["hops"], mix)
     except ValueError as error:
         raise MalformedDocumentError(str(error)) from error
     return {
@@ -336,6 +344,41 @@ def answer_tile(fields: Fields) -> Fields:
     return {"found": check_tile(result, geometry, fields["index"], tile, mine)}
 
 
+def answer_element(fields: Fields) -> Fields:
+    """Decode a group element, and multiply it by scalars."""
+    point = element(bytes.fromhex(fields["element"]))
+    factors = [scalar(bytes.fromhex(packed)) for packed in fields["scalars"]]
+    return {"multiples": [multiply(factor, point).hex() for factor in factors]}
+
+
+def answer_verified_claim(fields: Fields) -> Fields:
+    """Seal symbols for a verified round and claim them, with given randomness."""
+    blinding, opening = (
+        tuple(element(bytes.fromhex(key)) for key in fields[name])
+        for name in ("blinding", "opening")
+    )
+    width = fields["symbol_bytes"]
+    terms = MixTerms(
+        manifest=bytes.fromhex(fields["manifest_digest"]),
+        route=Route((GENERATOR, *blinding), opening),
+        identities=(),
+        messages_per_user=len(fields["symbols"]),
+        symbol_bytes=width,
+        alphabet=256**width,
+        min_reports=1,
+        max_reports=1,
+    )
+    source = io.BytesIO(bytes.fromhex(fields["random"]))
+    private_key = bytes.fromhex(fields["private_key"])
+    prepared = make_claim(terms, fields["symbols"], private_key, source.read)
+    credential = Signed.from_bytes(fields["credential"].encode())
+    return {
+        "claim": pack_claim(enrolled_claim(prepared.claim, credential)).hex(),
+        "submission": prepared.submission.hex(),
+        "messages": [message.hex() for message in prepared.messages],
+    }
+
+
 ANSWERS: Final[dict[str, Callable[[Fields], Fields]]] = {
     "signature": answer_signature,
     "document": answer_document,
@@ -355,6 +398,8 @@ ANSWERS: Final[dict[str, Callable[[Fields], Fields]]] = {
     "receipt": answer_receipt,
     "result": answer_result,
     "tile": answer_tile,
+    "element": answer_element,
+    "verified-claim": answer_verified_claim,
 }
 
 

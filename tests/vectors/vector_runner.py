@@ -22,6 +22,7 @@ FOLDER: Final = Path(__file__).parent
 FILES: Final = (
     "signatures", "documents", "rounds", "questions", "logs", "layers", "envelopes", "geometries",
     "integers", "samplers", "laws", "numbers", "claims", "receipts", "results", "tiles",
+    "verified",
 )  # fmt: skip
 """Every file of vectors but mixing.json, which has a form of its own."""
 

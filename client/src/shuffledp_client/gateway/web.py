@@ -27,7 +27,7 @@ from shuffledp_client.http_api import (
     EnrolmentBody,
     problem_of,
 )
-from shuffledp_client.web import EXAMPLE, MODULE, RECORD, SOURCE, WIDGET, read_web_file
+from shuffledp_client.web import EXAMPLE, SCRIPTS, read_web_file
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import AccessDenied, BusyError, MalformedRequestError
 from shuffledp_core.runtime.keys import read_file
@@ -49,10 +49,7 @@ CONTENT_POLICY: Final = (
 """Of the example page: scripts and calls of this server, and nothing else at all."""
 
 _FILES: Final = {
-    MODULE: "text/javascript; charset=utf-8",
-    WIDGET: "text/javascript; charset=utf-8",
-    RECORD: "text/javascript; charset=utf-8",
-    SOURCE: "text/javascript; charset=utf-8",
+    **dict.fromkeys(SCRIPTS, "text/javascript; charset=utf-8"),
     EXAMPLE: "text/html; charset=utf-8",
 }
 
@@ -66,7 +63,7 @@ class PageRoutes:
         self._seconds = seconds
         self._roster = roster
         self._desk = desk
-        files = {name: read_web_file(name) for name in (MODULE, WIDGET, RECORD, SOURCE)}
+        files = {name: read_web_file(name) for name in SCRIPTS}
         if config.question is not None:
             question = read_file(config.question, "question of the example page")
             files[EXAMPLE] = read_web_file(EXAMPLE).replace(b"@QUESTION@", question)

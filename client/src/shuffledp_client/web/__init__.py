@@ -1,7 +1,8 @@
-"""The device for web pages: one ES module, an element that asks a question, and an example page.
+"""The device for web pages: an ES module, its parts, an element that asks, and an example page.
 
-Pages load the module in its small form, which `build.py` makes of the source. docs/how-to/web.md,
-docs/reference/devices.md.
+Pages load the module in its small form, which `build.py` makes of the source. The module loads a
+part when a round needs it, under the digest that `build.py` writes into the module.
+docs/how-to/web.md, docs/reference/devices.md.
 """
 
 from __future__ import annotations
@@ -14,10 +15,17 @@ from typing import Final
 MODULE: Final = "shuffledp.min.js"
 SOURCE: Final = "shuffledp.js"
 """The readable module, from which `MODULE` is built; it works as well."""
+PARTS: Final = {
+    "shuffledp-log.min.js": "shuffledp-log.js",
+    "shuffledp-verified.min.js": "shuffledp-verified.js",
+}
+"""What the module loads only where a round needs it, each with its source."""
 WIDGET: Final = "shuffledp-question.js"
 RECORD: Final = "shuffledp-record.js"
 """Answers from records; beside the module, as most pages have none."""
 EXAMPLE: Final = "example.html"
+SCRIPTS: Final = (MODULE, *PARTS, WIDGET, RECORD, SOURCE, *PARTS.values())
+"""Every file of JavaScript, as a page's own server has to serve it."""
 
 
 def read_web_file(name: str) -> bytes:
@@ -27,5 +35,9 @@ def read_web_file(name: str) -> bytes:
 
 def integrity_of(name: str) -> str:
     """The value of `integrity` by which a page pins a file (subresource integrity)."""
-    digest = hashlib.sha384(read_web_file(name)).digest()
-    return f"sha384-{base64.b64encode(digest).decode()}"
+    return integrity(read_web_file(name))
+
+
+def integrity(data: bytes) -> str:
+    """The value of `integrity` for a file of these bytes."""
+    return f"sha384-{base64.b64encode(hashlib.sha384(data).digest()).decode()}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from shuffledp_client.web import MODULE, RECORD, SOURCE, WIDGET, integrity_of, read_web_file
+from shuffledp_client.web import SCRIPTS, integrity_of, read_web_file
 
 
 def main() -> None:
     """Print `integrity` values; with a folder, write the files there for a page's own server."""
-    for name in (MODULE, WIDGET, RECORD, SOURCE):
+    for name in SCRIPTS:
         if len(sys.argv) > 1:
             (Path(sys.argv[1]) / name).write_bytes(read_web_file(name))
         sys.stdout.write(f"{name} {integrity_of(name)}\n")

@@ -1,19 +1,22 @@
-"""`python -m shuffledp_client.web.build [--check]` makes the small module from its source.
+"""`python -m shuffledp_client.web.build [--check]` makes the small module and its parts.
 
 What pages load is `shuffledp.min.js`; what people read is `shuffledp.js`. The same source gives the
-same bytes, so that anyone can build the module again and compare. docs/adr/0027-small-module.md.
+same bytes, so that anyone can build the module again and compare. The module pins its parts, so
+that their digests are written into its source first. docs/adr/0027-small-module.md,
+docs/adr/0034-module-in-parts.md.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from importlib import metadata, resources
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from shuffledp_client.web import MODULE, SOURCE
+from shuffledp_client.web import MODULE, PARTS, SOURCE, integrity
 from shuffledp_core.errors import ConfigError
 
 MINIFIER: Final = "tdewolff-minify"
@@ -22,10 +25,11 @@ MINIFIER_VERSION: Final = "2.24.10"
 (https://github.com/tdewolff/minify/issues/958); `find_reordering` notices."""
 
 BANNER: Final = (
-    f"// {SOURCE} beside this file is the source. To build this file again and compare:\n"
+    "// {source} beside this file is the source. To build this file again and compare:\n"
     f"// pip install {MINIFIER}=={MINIFIER_VERSION}; python -m {__package__}.build --check\n"
 )
 
+_BANNER_LINES: Final = re.compile(r"\A(?://[^\n]*\n)+")
 _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:class|const|function) (\w+))", re.MULTILINE)
 _FUNCTION: Final = re.compile(
     r"^(async )?function (\w+)(\(.*?\)) \{\n(.*?)^\}$", re.MULTILINE | re.DOTALL
@@ -40,7 +44,28 @@ _JOINT: Final = re.compile(r'"\s*\+\s*"')
 _PROPERTY_OR_TEXT: Final = re.compile(r'(?<!\.)\.[A-Za-z_]\w*|"[A-Za-z][^"\n]{3,}"')
 
 
-def build_module(source: str) -> str:
+def build_files(sources: Mapping[str, str]) -> dict[str, str]:
+    """The texts of all files that a build writes: small files, and the source with its pins.
+
+    Args:
+        sources: the texts of the module's and its parts' sources, by name of file.
+    """
+    parts = {name: build_module(sources[source], source) for name, source in PARTS.items()}
+    pinned = pin_parts(sources[SOURCE], parts)
+    return {**parts, SOURCE: pinned, MODULE: build_module(pinned)}
+
+
+def pin_parts(source: str, parts: Mapping[str, str]) -> str:
+    """The module's source with the digests of these parts."""
+    for name, text in parts.items():
+        pin = re.compile(rf'^(  "{re.escape(name)}": )"sha384-[^"]*"', re.MULTILINE)
+        if len(pin.findall(source)) != 1:
+            raise ConfigError(f'{SOURCE} must pin {name} in one line: `"{name}": "sha384-",`')
+        source = pin.sub(rf'\1"{integrity(text.encode())}"', source)
+    return source
+
+
+def build_module(source: str, name: str = SOURCE) -> str:
     """The small module that does what this source does, under shorter names.
 
     The minifier keeps the top-level names of a module. So all declarations move into one function,
@@ -58,12 +83,12 @@ def build_module(source: str) -> str:
     declarations = _FUNCTION.sub(r"const \2 = \1\3 => {\n\4};", _EXPORT.sub("", source))
     if _MODULE_STATEMENT.search(declarations):
         raise ConfigError(
-            f"{SOURCE} may import nothing, and export only declarations: `export const name = ..`"
+            f"{name} may import nothing, and export only declarations: `export const name = ..`"
         )
     enclosed = (
         f"export const [{exported}] = (() => {{\n{declarations}\nreturn [{exported}];\n}})();\n"
     )
-    return f"{BANNER}{minify.string('text/javascript', enclosed)}\n"
+    return f"{BANNER.format(source=name)}{minify.string('text/javascript', enclosed)}\n"
 
 
 def find_reordering(source: str, module: str) -> str | None:
@@ -72,7 +97,7 @@ def find_reordering(source: str, module: str) -> str | None:
     A minifier renames variables, but each property and text stays, in the same order.
     """
     expected = _properties_and_texts(_COMMENT.sub("", source))
-    present = _properties_and_texts(module.removeprefix(BANNER))
+    present = _properties_and_texts(_BANNER_LINES.sub("", module))
     for old, new in zip_longest(expected, present):
         if old != new:
             return f"{old} is {new}"
@@ -91,18 +116,21 @@ def _installed_minifier() -> str | None:
 
 
 def main() -> None:
-    """Write the module; with `--check`, fail if the present one is not what the source gives."""
+    """Write all files; with `--check`, fail if a present one is not what the sources give."""
     folder = Path(str(resources.files(__package__)))
-    source = (folder / SOURCE).read_text(encoding="utf-8")
-    built = build_module(source)
-    reordering = find_reordering(source, built)
-    if reordering is not None:
-        sys.exit(f"{MINIFIER} {MINIFIER_VERSION} changed the order of {SOURCE}: {reordering}")
-    target = folder / MODULE
-    if "--check" not in sys.argv[1:]:
-        target.write_text(built, encoding="utf-8")
-    elif target.read_text(encoding="utf-8") != built:
-        sys.exit(f"{MODULE} is not what {SOURCE} gives: run 'make module' and commit")
+    names = (SOURCE, *PARTS.values())
+    sources = {name: (folder / name).read_text(encoding="utf-8") for name in names}
+    built = build_files(sources)
+    for small, source in {MODULE: SOURCE, **PARTS}.items():
+        reordering = find_reordering(built.get(source, sources[source]), built[small])
+        if reordering is not None:
+            sys.exit(f"{MINIFIER} {MINIFIER_VERSION} changed the order of {source}: {reordering}")
+    for name, text in built.items():
+        target = folder / name
+        if "--check" not in sys.argv[1:]:
+            target.write_text(text, encoding="utf-8")
+        elif not target.exists() or target.read_text(encoding="utf-8") != text:
+            sys.exit(f"{name} is not what the sources give: run 'make module' and commit")
 
 
 if __name__ == "__main__":

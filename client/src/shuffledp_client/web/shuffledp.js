@@ -301,6 +301,7 @@ function checkGeometry(geometry) {
   whole(1, 1_000_000)(BigInt(geometry.messages_per_user));
   whole(1, 4)(BigInt(geometry.symbol_bytes));
   whole(0, 10_000_000)(BigInt(geometry.dummies_per_node));
+  if (geometry.mix && /mlkem/.test(geometry.suite)) malformed("claims stay public: verified mixing has no suite against later computers");
 }
 
 const geometryOf = struct(
@@ -575,6 +576,9 @@ export async function verify(frame, label, signer, keyHex) {
 
 const partyOf = (roster, name) =>
   roster.parties.find((party) => party.name === name) ?? foreign(`the roster has no party ${name.slice(0, 64)}`);
+
+const enrolmentKeyOf = (roster, population) => (roster.populations.find(({ name }) => name === population) ??
+  foreign(`the roster has no population ${population}`)).enrolment_key;
 
 function onlyParty(roster, role) {
   const parties = roster.parties.filter((party) => party.role === role);
@@ -1735,18 +1739,19 @@ export async function sealerFor(suiteName, publicKey, roundId, position, source 
 const MOST_STEPS = 2 ** 22; // of one answer on average: docs/protocol.md, "Work"
 
 /** The geometry of a round, and all its lengths (docs/protocol.md, "Onions"). */
-export function geometryFor(mechanism, suiteName, hops) {
+export function geometryFor(mechanism, suiteName, hops, mix = null) {
   if (mechanism.steps > MOST_STEPS) malformed("too many steps to draw its noise: it needs a larger ε or larger units");
   const suite = suiteNamed(suiteName);
   const width = max(1, ceil((mechanism.alphabet - 1).toString(2).length / 8));
   const geometry = {
-    suite: suiteName, hops, messages_per_user: mechanism.messages, symbol_bytes: width, mix: null,
+    suite: suiteName, hops, messages_per_user: mechanism.messages, symbol_bytes: width, mix,
     dummies_per_node: mechanism.dummies,
   };
   checkGeometry(geometry);
-  const plain = width + TAG_BYTES;
-  const record = (position) => plain + (hops + 1 - position) * suite.overhead;
-  return { geometry, plain, record, envelope: mechanism.messages * record(2) + suite.overhead };
+  const plain = widthOf(geometry);
+  const record = (position) => plain + (mix ? (hops + 2 - position) * 16 : (hops + 1 - position) * suite.overhead);
+  const claim = mix ? 296 + 32 * mechanism.messages : 0; // and the seed of its salts
+  return { geometry, plain, record, envelope: claim + mechanism.messages * record(2) + suite.overhead };
 }
 
 /** Seals messages in layers for the last hop to the second, and all of them in one envelope. */
@@ -1807,7 +1812,6 @@ async function checkCertificate(manifest, roster, population) {
   same(certificate, { deployment, round_id, population, stage: "plan" });
   if (!certificate.holds) malformed("by the certificate its guarantee does not hold; do not take part");
   if (manifest.min_reports < certificate.users) malformed("the round is certified for more reports than it needs");
-  if (certificate.mix !== null) unsupported("a page takes no part in rounds whose mixing is verified");
   return certificate;
 }
 
@@ -1891,112 +1895,12 @@ function checkPolicy(policy, certificate, geometry, route, corrupt) {
   if (asked.some((name) => refusedFields.includes(name) || (fields && !fields.includes(name)))) no(`it asks for ${asked}`);
 }
 
-// The public log (docs/log.md, "What devices check"); numbers of entries are BigInt
+// Hashes and trees of the public log and of tiles (RFC 6962)
 
-const unlogged = (what) => fail("LogProofError", `${what}; do not take part`);
 const sha256 = async (...parts) => bytesOf(subtle.digest("SHA-256", concat(...parts)));
 const leafHash = (...parts) => sha256(Uint8Array.of(0), ...parts);
 const nodeHash = (left, right) => sha256(Uint8Array.of(1), left, right);
 const equal = (left, right) => toHex(left) === toHex(right);
-
-function fromBase64(text) {
-  try {
-    const binary = atob(text);
-    if (btoa(binary) === text) return Uint8Array.from(binary, (character) => character.charCodeAt(0));
-  } catch {
-    // Refused below.
-  }
-  return malformed("not base64 in its one spelling");
-}
-
-const hashOf = (text) => {
-  const bytes = fromBase64(text);
-  return bytes.length === 32 ? bytes : malformed("a hash does not have 32 bytes");
-};
-const countOf = (text) =>
-  /^(0|[1-9][0-9]{0,18})$/.test(text) ? BigInt(text) : malformed("not a number of entries of a log");
-
-/** A signed note (C2SP signed-note); nothing in it is believed. */
-function parseNote(text) {
-  const end = text.lastIndexOf("\n\n");
-  const lines = text.slice(end + 2, -1).split("\n");
-  if (utf8(text).length > 2 ** 16 || end < 0 || !text.endsWith("\n") || /[\0-\x09\x0b-\x1f]/.test(text) || lines.length > 100) {
-    malformed("not a signed note");
-  }
-  const signatures = lines.map((line) => {
-    const [, name, encoded] = /^\u2014 ([^\p{White_Space}+]{1,255}) (.*)$/su.exec(line) ?? malformed("not a signature of a note");
-    const blob = fromBase64(encoded);
-    return blob.length > 4 ? { name, blob } : malformed("a note's signature is too short");
-  });
-  return { text: text.slice(0, end + 1), signatures };
-}
-
-/** A proof of inclusion (C2SP tlog-proof); nothing in it is believed. */
-function parseProof(text) {
-  const end = text.indexOf("\n\n");
-  if (utf8(text).length > 2 ** 17 || end < 0) malformed("not a proof of the public log");
-  const [header, ...lines] = text.slice(0, end).split("\n");
-  const extra = lines[0]?.startsWith("extra ") ? fromBase64(lines.shift().slice(6)) : null;
-  const [word, index] = (lines.shift() ?? "").split(/ (.*)/s);
-  if (header !== "c2sp.org/tlog-proof@v1" || extra?.length === 0 || word !== "index" || lines.length > 63) {
-    malformed("not a proof of the public log");
-  }
-  return {
-    index: countOf(index), hashes: lines.map(hashOf), extra: extra ?? new Uint8Array(), note: parseNote(text.slice(end + 2)),
-  };
-}
-
-/** Checks the signature of a key on a note; `messageOf` gives what it signs, from what precedes it. */
-async function checkNote(note, name, key, algorithm, before, messageOf) {
-  const id = (await sha256(utf8(`${name}\n`), Uint8Array.of(algorithm), key)).subarray(0, 4);
-  const found = note.signatures.find((one) => one.name === name && equal(one.blob.subarray(0, 4), id));
-  if (!found || found.blob.length !== 68 + before) fail("SignatureError", `the log's checkpoint is not signed by ${name}`);
-  await checkSignature(key, found.blob.subarray(4 + before), utf8(messageOf(found.blob.subarray(4, 4 + before))));
-}
-
-async function readCheckpoint(note, name, key) {
-  await checkNote(note, name, key, 1, 0, () => note.text);
-  const [origin, size, root, ...more] = note.text.slice(0, -1).split("\n");
-  if (root === undefined || more.length || !/^[^\p{White_Space}+]{1,255}$/u.test(origin)) malformed("not a checkpoint of a log");
-  return { origin, size: countOf(size), root: hashOf(root) };
-}
-
-async function hasCosigned(note, { name, public_key: key }) {
-  const messageOf = (time) =>
-    time[0] > 127 ? fail("SignatureError", "a time out of range") : `cosignature/v1\ntime ${bigInt(time)}\n${note.text}`;
-  try {
-    await checkNote(note, name, fromHex(key), 4, 8, messageOf);
-    return true;
-  } catch (error) {
-    if (error.code !== "SignatureError") throw error;
-    return false;
-  }
-}
-
-/** The window beside a checkpoint: roots of the subtrees before it, and the hashes of later entries. */
-function readWindow(extra, size) {
-  const base = bigInt(extra.subarray(0, 8));
-  const levels = [...base.toString(2)].flatMap((bit, at, { length }) => (bit === "1" ? [length - 1 - at] : []));
-  const most = size - base;
-  const count = levels.length + Number(most);
-  const packed = extra.subarray(8);
-  if (most < 0n || most > 1024n || packed.length !== 32 * count) malformed("not the window of a log of this size");
-  const hashes = rowsOf(packed, 32);
-  return { base, levels, hashes };
-}
-
-/** The root of the log's first `size` entries (RFC 6962). */
-async function rootOf({ base, levels, hashes }, size) {
-  const peaks = levels.map((level, at) => [level, hashes[at]]);
-  for (const leaf of hashes.slice(levels.length, levels.length + Number(size - base))) {
-    let [level, above] = [0, leaf];
-    for (; peaks.at(-1)?.[0] === level; level += 1) above = await nodeHash(peaks.pop()[1], above);
-    peaks.push([level, above]);
-  }
-  let root = peaks.pop()?.[1] ?? (await sha256());
-  while (peaks.length) root = await nodeHash(peaks.pop()[1], root);
-  return root;
-}
 
 /** True if the hashes lead from a leaf to the root of a tree (RFC 6962). */
 async function isIncluded(leaf, index, { size, root }, hashes) {
@@ -2011,77 +1915,48 @@ async function isIncluded(leaf, index, { size, root }, hashes) {
   return index < size && last === 0n && equal(computed, root);
 }
 
-/** Number of the ended log that a note is of; that of the present log for any other note. */
-const numberOfLog = (note, roster) => {
-  const at = roster.log.ended.findIndex((_, number) => note.text.startsWith(`${logName(roster, number)}\n`));
-  return at < 0 ? roster.log.ended.length : at;
+// Parts of this module that few rounds need: loaded from beside it, with the digests that `make module` writes
+
+const PARTS = {
+  "shuffledp-log.min.js": "sha384-Q2j10JD9ytn8DQpu35icHvJYgAfoQa6dCQihsNqlk3tW/rK1mH5B0HOSMBmkfDBo",
+  "shuffledp-verified.min.js": "sha384-WbuIWmpWXwUXx8jGZ/lOCMc6e0W1tLp/rFqiTYPLpgQ5hF8I1J0K/HyCLplynjvk",
 };
-const logName = ({ deployment }, ended) => `shuffledp-ledger/${deployment}${ended ? `/${ended + 1}` : ""}`;
-const logKey = (roster, number) =>
-  fromHex(roster.log.ended[number]?.public_key ?? onlyParty(roster, "accountant").identity_key);
+const started = {};
 
-/** What a kept proof shows of the present log; null if that is another one, which has ended. */
-export async function readRemembered(text, roster) {
-  if (text === null || roster.log === null) return null;
-  const { note, extra } = parseProof(text);
-  const number = numberOfLog(note, roster);
-  const checkpoint = await readCheckpoint(note, logName(roster, number), logKey(roster, number));
-  const ended = roster.log.ended[number];
-  return ended ? checkEnded(checkpoint, ended) : { ...checkpoint, window: readWindow(extra, checkpoint.size) };
+/** What a part offers, after its file was loaded under its digest. */
+function part(name) {
+  started[name] ??= load(`shuffledp-${name}.min.js`).catch((error) => {
+    delete started[name];
+    throw error;
+  });
+  return started[name];
 }
 
-function checkEnded(checkpoint, { size, root }) {
-  if (checkpoint.size > size || (!(checkpoint.size < size) && toHex(checkpoint.root) !== root)) {
-    unlogged("by the roster an earlier log ended otherwise than it was shown here");
-  }
-  return null;
+async function load(file) {
+  const { document: page } = globalThis;
+  if (!page) unsupported(`a worker cannot load ${file}`);
+  // A page may import by address only. What is preloaded under a digest is what the import then gives: a document
+  // has one module for an address.
+  const href = new URL(file, import.meta.url).href;
+  const link = assign(page.createElement("link"), { rel: "modulepreload", href, integrity: PARTS[file], crossOrigin: "anonymous" });
+  if (!link.relList.supports(link.rel)) unsupported(missingFrom("preloading of modules"));
+  await new Promise((resolve, reject) => {
+    link.onload = resolve;
+    link.onerror = () => reject(new ShuffleError("ConfigError", `${file} is not beside the module, or of another version`));
+    page.head.append(link);
+  });
+  return (await import(href)).start({
+    bigEndian, bigInt, checkSignature, concat, documentDigest, equal, fail, fromHex, isIncluded, leafHash, malformed, nodeHash,
+    onlyParty, rowsOf, sha256, systemRandom, textOfDocument, toHex, upTo, utf8, verifyOf,
+  });
 }
 
-/** Checks that an entry is in a log that enough witnesses signed, and that was not another one before. */
-async function checkLogged(text, roster, number, entry, remembered) {
-  const { witnesses, threshold } = roster.log;
-  const { index, hashes, extra, note } = parseProof(text);
-  const name = logName(roster, number);
-  const checkpoint = await readCheckpoint(note, name, logKey(roster, number));
-  if (checkpoint.origin !== name) unlogged("the checkpoint is of another log");
-  const signed = [];
-  for (const witness of witnesses) if (await hasCosigned(note, witness)) signed.push(witness.name);
-  if (signed.length < threshold) {
-    unlogged(`${signed.length} of ${witnesses.length} witnesses signed the log (${signed}), ${threshold} must`);
-  }
-  const log = { ...checkpoint, window: readWindow(extra, checkpoint.size), witnesses: signed, text };
-  if (!equal(await rootOf(log.window, log.size), log.root)) unlogged("the window is not of the log");
-  const data = utf8(stringify(entry));
-  if (data.length > 65_535) unlogged("no log holds an entry of this length");
-  if (!(await isIncluded(await leafHash(data), index, log, hashes))) unlogged("the proof does not show it in the public log");
-  if (remembered && remembered.origin === log.origin) {
-    const [newer, older] = log.size < remembered.size ? [remembered, log] : [log, remembered];
-    if (older.size >= newer.window.base && !equal(await rootOf(newer.window, older.size), older.root)) {
-      unlogged("the public log and the one shown here before are two histories");
-    }
-  }
-  return log;
-}
+/** What a kept proof shows of the present public log; null if that is another one, which has ended. */
+export const readRemembered = async (text, roster) =>
+  text === null || roster.log === null ? null : (await part("log")).readRemembered(text, roster);
 
-async function checkLog({ log: text }, roster, manifest, population, remembered) {
-  if (text === null) unlogged("the round comes without a proof that it is in the public log");
-  const documents = [textOfDocument(manifest.certificate)];
-  const entry = { event: "reserved", population, round_id: manifest.round_id, documents };
-  return checkLogged(text, roster, roster.log.ended.length, entry, remembered);
-}
-
-/** Checks that a signed result is in a public log of the deployment; gives the present one, else null. */
-export async function checkResultLogged(text, roster, population, frame, remembered = null) {
-  if (text === null) {
-    unlogged("the result has no proof of the public log yet: ask again later");
-  }
-  const result = await verifyOf(roster, "analyst", frame, "result");
-  const number = numberOfLog(parseProof(text).note, roster);
-  const entry = { event: "published", population, round_id: result.round_id, documents: [], digest: await documentDigest(frame) };
-  const log = await checkLogged(text, roster, number, entry, remembered);
-  const ended = roster.log.ended[number];
-  return ended ? checkEnded(log, ended) : log;
-}
+const checkLog = async (...all) => (await part("log")).checkLog(...all);
+const checkResultLogged = async (...all) => (await part("log")).checkResultLogged(...all);
 
 /** Checks that a result, and by it the public log, names the manifest that was shown here. */
 async function checkManifest({ manifest_digest: named }, manifest, { log }) {
@@ -2115,11 +1990,14 @@ export async function verifyRound(text, roster, policy, population, now, roundId
     keys.push(await checkRoundKey(manifest, party, manifest.route[at], at + 1, certificateDigest));
   }
   await checkCountersignatures(announcement, manifest, route); // 4
-  const lengths = geometryFor(certificate.mechanism, manifest.geometry.suite, route.length); // 5
+  const lengths = geometryFor(certificate.mechanism, manifest.geometry.suite, route.length, certificate.mix); // 5
   if (fieldsOf(lengths.geometry).some(([name, value]) => manifest.geometry[name] !== value)) {
     malformed("the lengths are not those of the certified mechanism");
   }
-  if (keys.some((key) => key.mixing !== null)) badKey("a round key is for verified mixing"); // 3
+  const { mix } = certificate;
+  if (keys.some(({ mixing }) => !mixing !== !mix)) badKey("a round key is for another mixing"); // 3
+  const mixing = mix && (await (await part("verified")).checkKeys(
+    await documentDigest(announcement.manifest), certificateDigest, keys, enrolmentKeyOf(roster, population)));
   if (now >= certificate.expires_at) fail("ExpiredDocumentError", "the certificate has expired"); // 2
   if (!(manifest.opens_at <= now && now < manifest.closes_at)) fail("SubmissionClosedError", "the round is not open now"); // 6
   checkClaims(certificate); // 7
@@ -2129,7 +2007,7 @@ export async function verifyRound(text, roster, policy, population, now, roundId
   return Object.freeze({
     roundId: manifest.round_id, deployment: manifest.deployment, population, text, manifest, certificate,
     certificateDigest, mechanism: certificate.mechanism, geometry: lengths.geometry, lengths, entry: route[0], route,
-    publicKeys: keys.map((key) => key.bytes), closesAt: manifest.closes_at, log,
+    publicKeys: keys.map((key) => key.bytes), closesAt: manifest.closes_at, log, mixing,
   });
 }
 
@@ -2167,7 +2045,9 @@ async function checkHeaders(result, plan, route) {
   const signers = result.headers.map((frame) => frame.signer);
   const absent = route.filter((party) => !signers.includes(party.name));
   if (absent.length) evidence(`no header of ${absent[0].name}`);
-  let dropped = 0;
+  // In a verified round nodes leave out users whose messages do not open, and drop nothing else.
+  const verified = plan.mix !== null;
+  let [dropped, users] = [0, verified ? Infinity : result.accepted];
   for (const [at, party] of route.entries()) {
     if (signers[at] !== party.name) foreign("batch headers in another order than the route");
   }
@@ -2177,15 +2057,16 @@ async function checkHeaders(result, plan, route) {
     if (utf8(stringify(result.headers[at])).length > 4096) malformed("a batch header is too long");
     if (!/^[0-9a-f]{64}$/.test(header.digest)) malformed("a batch header holds no SHA-256");
     same(header, { round_id: result.round_id, position: at + 2 });
-    const sent = header.users * plan.mechanism.messages + (at + 1) * plan.mechanism.dummies;
+    const sent = header.users * plan.mechanism.messages + (verified ? route.length : at + 1) * plan.mechanism.dummies;
     if (header.records !== sent - header.dropped) evidence(`${party.name} relayed another number of records`);
-    if (header.users !== result.accepted) evidence(`${party.name} relayed another number of reports`);
+    if (!(result.accepted <= header.users && header.users <= users)) evidence(`${party.name} relayed another number of reports`);
+    if (verified && header.dropped) evidence(`${party.name} dropped messages of a verified round`);
     if (header.dropped < dropped) evidence(`${party.name} signed for fewer dropped onions than its predecessor`);
-    dropped = header.dropped;
+    ({ dropped, users } = header);
     last = header;
   }
   if (dropped !== result.dropped) evidence("the nodes signed for another number of dropped messages");
-  if (last.digest !== result.board_digest) evidence("analyst and last node signed for different boards");
+  if (!verified && last.digest !== result.board_digest) evidence("analyst and last node signed for different boards");
 }
 
 /** Verifies the signed result of a submission's round. */
@@ -2231,8 +2112,13 @@ function checkEstimate(published, computed) {
 }
 
 const badBoard = (what) => fail("BadBatchError", `the board ${what}`);
-const symbolOf = (row) => row.subarray(0, -TAG_BYTES).reduce((symbol, byte) => symbol * 256 + byte, 0);
-const tagOf = (row) => String.fromCharCode(...row.subarray(-TAG_BYTES));
+// A message is symbol || tag, or in verified rounds, which are recognised by its length, key || symbol || proof.
+const isVerified = (row) => row.length > 96;
+const widthOf = ({ symbol_bytes: symbolBytes, mix }) => symbolBytes + (mix ? 96 : TAG_BYTES);
+const symbolOf = (row) =>
+  row.subarray(isVerified(row) ? 32 : 0, isVerified(row) ? -64 : -TAG_BYTES).reduce((symbol, byte) => symbol * 256 + byte, 0);
+const tagBytes = (row) => (isVerified(row) ? row.subarray(0, 32) : row.subarray(-TAG_BYTES));
+const tagOf = (row) => String.fromCharCode(...tagBytes(row));
 const orderOf = (row) => tagOf(row) + String.fromCharCode(...row);
 
 /** The symbols of all tags; null for a tag that occurs twice. Checks that the messages are there. */
@@ -2258,7 +2144,7 @@ function tilesOf(messages, width) {
   return tiles;
 }
 
-const tileOf = (row, tiles) => floor((Number(bigInt(row.subarray(-TAG_BYTES).subarray(0, 4))) * tiles) / 2 ** 32);
+const tileOf = (row, tiles) => floor((Number(bigInt(tagBytes(row).subarray(0, 4))) * tiles) / 2 ** 32);
 
 /** The root of a tree over all tiles of a board. */
 async function tilesRoot(rows, tiles) {
@@ -2271,8 +2157,8 @@ async function tilesRoot(rows, tiles) {
 }
 
 /** The number of these messages that belong into a tile; checks tile and messages. */
-export async function checkTile({ messages: size, tiles_root: root }, { symbol_bytes: symbolBytes }, index, tile, messages) {
-  const width = symbolBytes + TAG_BYTES;
+export async function checkTile({ messages: size, tiles_root: root }, geometry, index, tile, messages) {
+  const width = widthOf(geometry);
   const tiles = tilesOf(size, width);
   const bits = Math.log2(tiles);
   const packed = tile.subarray(32 * bits);
@@ -2291,7 +2177,7 @@ export async function checkTile({ messages: size, tiles_root: root }, { symbol_b
 
 /** Checks that the messages are on the board once and unchanged, and that it gives answer and tiles. */
 export async function checkBoard({ result, final }, geometry, board, messages) {
-  const width = geometry.symbol_bytes + TAG_BYTES;
+  const width = widthOf(geometry);
   if (board.length !== result.messages * width) badBoard("has another length than was announced");
   if ((await digest(board)) !== result.board_digest) badBoard("is not the one that the analyst signed");
   const rows = rowsOf(board, width);
@@ -2467,8 +2353,7 @@ export class Device {
     const frame = parseFrame(textOf(await call(`${gateway}/v1/roster`, JSON_TYPE, MAX_DOCUMENT_BYTES)));
     device.roster = await verifyRoster(frame, rootKey);
     requireCurrent(device.roster, clock());
-    device.enrolmentKey = (device.roster.populations.find(({ name }) => name === population) ??
-      foreign(`the roster has no population ${population}`)).enrolment_key;
+    device.enrolmentKey = enrolmentKeyOf(device.roster, population);
     const seen = { serial: device.roster.serial, digest: await documentDigest(frame) };
     await settings(`roster ${rootKey}`, (old) => {
       if (old?.serial === seen.serial && old.digest === seen.digest) return undefined;
@@ -2595,17 +2480,29 @@ export class Device {
       ? mechanism.sample(value, integers)
       : mechanism.report(await this.recall(mechanism, value, integers), integers);
     const symbols = mechanism.say(randomised, new Integers());
-    const width = geometry.symbol_bytes;
-    const messages = symbols.map((symbol) => concat(bigEndian(symbol, width), systemRandom(TAG_BYTES)));
-    const envelope = await sealEnvelope(geometry, round.roundId, round.publicKeys, messages);
-    if (envelope.length !== round.lengths.envelope) throw new RangeError("an envelope of another length");
+    const packed = symbols.map((symbol) => bigEndian(symbol, geometry.symbol_bytes));
     const sign = async (data) => bytesOf(subtle.sign("Ed25519", member.privateKey, data));
+    const { envelope, messages } = await (round.mixing ? this.claimed(round, packed, member, sign) : this.sealed(round, packed));
+    if (envelope.length !== round.lengths.envelope) throw new RangeError("an envelope of another length");
     return {
       scope: this.scope, deployment: round.deployment, roundId: round.roundId, entry: round.entry.name, geometry,
       certificateDigest: round.certificateDigest, closesAt: round.closesAt, announcement: round.text, envelope, messages,
       bytes: envelope.length, credential: member.credential,
       claim: await makeClaim(sign, member.name, round.roundId, envelope), envelopeDigest: await digest(envelope),
     };
+  }
+
+  async sealed({ geometry, roundId, publicKeys }, packed) {
+    const messages = packed.map((symbol) => concat(symbol, systemRandom(TAG_BYTES)));
+    return { messages, envelope: await sealEnvelope(geometry, roundId, publicKeys, messages) };
+  }
+
+  /** In a verified round: a claim, and behind it what only the entry node opens. */
+  async claimed({ geometry, roundId, publicKeys, mixing }, packed, member, sign) {
+    const credential = { frame: member.credential, content: DOCUMENTS.credential(parseJson(member.credential.body)) };
+    const { claim, submission, messages } = await (await part("verified")).claimMessages(mixing, packed, credential, sign);
+    const seal = await sealerFor(geometry.suite, publicKeys[0], roundId, 1);
+    return { messages, envelope: concat(claim, await seal(submission)) };
   }
 
   /** The response of this name, drawn once for ever: a second one would tell more than was promised. */
@@ -2674,7 +2571,7 @@ export class Device {
   }
 
   async findOnBoard(url, checked, { geometry, messages }) {
-    const length = checked.result.messages * (geometry.symbol_bytes + TAG_BYTES);
+    const length = checked.result.messages * widthOf(geometry);
     await checkBoard(checked, geometry, await call(`${url}/board`, BYTES, length, undefined, BOARD_MILLISECONDS), messages);
     return messages.length;
   }
@@ -2683,7 +2580,7 @@ export class Device {
   async findInSample(url, { result }, { roundId, geometry, messages }) {
     const drawn = new Integers().index(MOST_TILES);
     const { draw } = await update("rounds", this.keyOf(roundId), (old) => ({ draw: drawn, ...old }));
-    const index = draw % tilesOf(result.messages, geometry.symbol_bytes + TAG_BYTES);
+    const index = draw % tilesOf(result.messages, widthOf(geometry));
     return checkTile(result, geometry, index, await call(`${url}/tiles/${index}`, BYTES, MOST_TILE_BYTES), messages);
   }
 
