@@ -130,7 +130,7 @@ def test_an_analyst_cannot_sign_tiles_in_another_order_or_with_messages_of_other
     wrong = b"\0" + b"\xff" * 16
     leaves = [hashlib.sha256(b"\0" + part).digest() for part in (wrong, b"")]
     root = hashlib.sha256(b"\1" + leaves[0] + leaves[1]).digest()
-    with pytest.raises(BadBatchError, match="of another tile"):
+    with pytest.raises(BadBatchError, match="belong to another tile"):
         read_tile(leaves[1] + wrong, 0, 1, GEOMETRY, root)
 
 

@@ -128,7 +128,7 @@ def test_a_name_stands_in_a_roster_once() -> None:
 
 def test_two_parties_do_not_share_an_identity_key() -> None:
     other = msgspec.structs.replace(PARTY, name="node-2")
-    with pytest.raises(ValueError, match="one identity key"):
+    with pytest.raises(ValueError, match="the same identity key"):
         roster(PARTY, other)
 
 

@@ -89,7 +89,7 @@ def test_a_table_needs_a_mechanism_whose_counts_add_up() -> None:
     answer = estimate(spec, [5] * 8, USERS)
     assert fit_table(spec, answer, (2, 2), Present(Fraction(USERS)), has_others=True) is None
     answer = estimate(KRR, [8] * 5, USERS)
-    with pytest.raises(ValueError, match="does not have 5 symbols"):
+    with pytest.raises(ValueError, match="needs one value per cell, not 5"):
         fit_table(KRR, answer, (2, 3), Present(Fraction(USERS)), has_others=False)
 
 

@@ -139,8 +139,8 @@ def test_installed_mechanisms_come_after_ours() -> None:
             AttributeError("partially initialized module"),
             "import only shuffledp_core.mechanisms.base",
         ),
-        (KRRHistogram, "no other mechanism's"),
-        (Unlabelled, "must be its tag"),
+        (KRRHistogram, "differ from all other kinds"),
+        (Unlabelled, "must equal its tag"),
         ("a text", "not a Spec"),
     ],
 )

@@ -104,10 +104,10 @@ def test_impossible_hashes_are_malformed(salt: str, columns: int, bits: int, wor
 
 def test_an_open_list_is_a_question_of_its_own() -> None:
     scale = QuestionAxis(field="age", unit="", symbols=SymbolScale(start="0", step="1", size=9))
-    with pytest.raises(ValueError, match="the only axis"):
+    with pytest.raises(ValueError, match="question's only axis"):
         QuestionWording(id="a", text="a", axes=(AXIS, scale))
     condition = QuestionCondition(field="age", unit="", holds=NameSet(names=("DE",)))
-    with pytest.raises(ValueError, match="without others"):
+    with pytest.raises(ValueError, match="has no others"):
         QuestionWording(id="a", text="a", axes=(AXIS,), where=(condition,), others="none")
 
 

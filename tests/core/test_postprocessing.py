@@ -193,7 +193,7 @@ def test_a_sum_has_one_estimator() -> None:
 
 def test_the_update_says_when_it_cannot_end() -> None:
     channel = np.array([[0.51, 0.49], [0.49, 0.51]])
-    with pytest.raises(UsageError, match="no convergence to 1e-09 nats after 3 steps"):
+    with pytest.raises(UsageError, match="did not converge to 1e-09 nats within 3 steps"):
         iterative_bayesian_update([90, 10], channel, tolerance=1e-9, most_steps=3)
     with pytest.raises(UsageError, match="never sends"):
         iterative_bayesian_update([1, 1], [[1.0, 0.0], [1.0, 0.0]])

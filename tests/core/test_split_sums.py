@@ -82,7 +82,7 @@ def test_a_sum_below_zero_is_told_from_a_large_one() -> None:
 def test_any_loss_is_an_error_and_not_a_number(lost: int) -> None:
     """Even of as many messages as a report has: nobody can tell whether they are one user's."""
     with pytest.raises(
-        LostMessagesError, match=f"{lost} messages do not count.*Run the round again"
+        LostMessagesError, match=f"{lost} messages are lost or invalid.*Run the round again"
     ) as caught:
         estimate(SMALL, (50 - lost, 6), 10, lost)
     assert isinstance(caught.value, CountMismatchError)

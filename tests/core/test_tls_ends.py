@@ -91,7 +91,7 @@ async def test_a_server_whose_certificate_has_ended_is_not_believed_and_the_erro
     renew(deployment.folder, [NODE], now=NOW - days(400))
     async with serving(deployment):
         with pytest.raises(
-            ExpiredTLSCertificateError, match=f"{NODE}.* has ended.*shuffledp keys renew"
+            ExpiredTLSCertificateError, match=f"{NODE}.* has expired.*shuffledp keys renew"
         ):
             await ask(deployment)
     renew(deployment.folder, [NODE])

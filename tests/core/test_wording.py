@@ -110,7 +110,7 @@ def test_a_plan_without_words_is_what_it_always_was() -> None:
         min_reports=10, max_reports=20, route=("node-1", "node-2"), wording=words,
     )  # fmt: skip
     assert from_json(to_json(worded), RoundPlan) == worded
-    with pytest.raises(ValueError, match="gives 2 symbols a meaning, the mechanism has 3"):
+    with pytest.raises(ValueError, match="gives 2 symbols a meaning, but the mechanism has 3"):
         RoundPlan(
             population="demo", mechanism="krr-histogram", size=3, epsilon=1.0, delta=1e-6,
             min_reports=10, max_reports=20, route=("node-1", "node-2"), wording=words,
@@ -164,7 +164,7 @@ def test_a_floating_point_number_is_read_as_people_write_it(number: float, exact
 def test_a_record_without_a_field_has_no_answer_where_there_are_no_others() -> None:
     question = of(SymbolNames(names=("a", "b")))
     assert question.locate_record({"f0": "b"}) == 1
-    with pytest.raises(ValueError, match="no value of 'f0'"):
+    with pytest.raises(ValueError, match="no value for the field 'f0'"):
         question.locate_record({"f1": "secret"})
     with pytest.raises(ValueError, match="expected one of a, b") as refusal:
         question.locate_record({"f0": "secret"})

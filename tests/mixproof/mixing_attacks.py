@@ -355,7 +355,7 @@ def attacks() -> dict[str, Attack]:
         "fewer left than needed": Attack(
             too_many_spoiled,
             "TooFewReportsError",
-            "5 of at least 6 users are left after exclusions",
+            "5 users are left after exclusions, fewer than the minimum, 6",
             ("F3",),
         ),
         "accuser lies": Attack(
@@ -429,7 +429,7 @@ def attacks() -> dict[str, Attack]:
             nobody_answers, "RoundStateError", "position 2 has no batch"
         ),
         "let out before settling": Attack(
-            let_out_before_settling, "RoundStateError", "records may be accused", ("H7 left",)
+            let_out_before_settling, "RoundStateError", "the batch may not leave yet", ("H7 left",)
         ),
         "two failures, one traced": Attack(
             partly_traced, "UnansweredError", "no answer", ("H7 traced",)
@@ -584,7 +584,7 @@ def carried() -> dict[str, Attack]:
             couriers.damaged_then_whole, "unnoticed", ""
         ),
         "settled after refusal": Attack(
-            couriers.settled_after_refusal, "RoundStateError", "there is no open accusation"
+            couriers.settled_after_refusal, "RoundStateError", "there is no accusation to settle"
         ),
         "another proof of one header": Attack(couriers.other_proof_of_a_header, "unnoticed", ""),
     }

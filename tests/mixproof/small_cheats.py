@@ -79,7 +79,7 @@ SHOWN = (
 MOVED = ("somebody else's records", "keys that were not put out", "nothing")
 ACCUSED = (
     "accuses nobody",
-    "accuses a record that opens",
+    "accuses a record that decrypts",
     "shows a false share",
     "shows a true share in a second spelling",
     "accuses a record that it made up",

@@ -178,7 +178,7 @@ VALUES = st.recursive(
 def test_the_frame_of_everything_that_is_well_written_is_followed_to_its_end(value: Any) -> None:
     data = msgspec.msgpack.encode(value)
     frames.check_frame(data)
-    with pytest.raises(MalformedDocumentError, match="it ends"):
+    with pytest.raises(MalformedDocumentError, match="the document ends"):
         frames.check_frame(data[:-1])
 
 

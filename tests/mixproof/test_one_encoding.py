@@ -33,7 +33,9 @@ def test_a_list_that_is_too_long_is_refused_before_any_claim_is_looked_at(
     monkeypatch.setattr(claims_module, "check_claim", None)  # whoever calls it breaks down
     claims = sorted((user.claim for user in honest_users()), key=lambda claim: claim.credential)
     short = replace(terms(), max_reports=len(claims) - 1)
-    with pytest.raises(BadListError, match="node 1: the list has 8 users, not 6 to 7"):
+    with pytest.raises(
+        BadListError, match="node 1: the list has 8 users, but the round allows 6 to 7"
+    ):
         check_list(short, claims, ENROLLED, list_signature(short, claims))
 
 

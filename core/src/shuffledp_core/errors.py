@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 MAX_TEXT: Final = 2000
-"""Longest message in characters. Ours are far shorter; anything longer quotes somebody else."""
+"""Longest message in characters. Ours are far shorter; anything longer quotes someone else."""
 
 
 class ShuffleDPError(Exception):

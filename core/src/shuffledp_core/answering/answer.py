@@ -42,7 +42,9 @@ def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, boa
             what it leaves out.
     """
     if verified.estimate is None:
-        raise FalseResultError("the result states that the round completed, but contains no answer")
+        raise FalseResultError(
+            "the result states that the round was published, but contains no answer"
+        )
     counted = decode(
         board,
         geometry,
@@ -53,9 +55,9 @@ def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, boa
     )
     if (counted.outside, counted.repeated) != (verified.outside_alphabet, verified.repeated_tags):
         raise FalseResultError(
-            f"the result leaves out {verified.outside_alphabet} messages outside the alphabet and "
-            f"{verified.repeated_tags} with repeated tags, the board has {counted.outside} and "
-            f"{counted.repeated}; keep the result: it is evidence"
+            f"the result leaves out {verified.outside_alphabet} messages outside the alphabet "
+            f"and {verified.repeated_tags} with repeated tags, but the board has "
+            f"{counted.outside} and {counted.repeated}; keep the result: it is evidence"
         )
     lost = verified.dropped + counted.invalid
     check_estimate(
@@ -81,7 +83,7 @@ def check_estimate(
     computed = estimate(mechanism, counts, users, lost, nodes=nodes)
     if computed.quantity != published.quantity:
         raise FalseResultError(
-            f"the published answer is a {published.quantity[:40]!r}, the round asked a "
+            f"the published answer is a {published.quantity[:40]!r}, but the round asked for a "
             f"{computed.quantity}"
         )
     for what in ("values", "standard_errors"):
@@ -105,7 +107,7 @@ def _check_close(
     expected = np.asarray(list(computed), dtype=np.float64)
     if stated.shape != expected.shape:
         raise FalseResultError(
-            f"the published answer has {stated.size} {what}, the board gives {expected.size}"
+            f"the published answer has {stated.size} {what}, but the board gives {expected.size}"
         )
     # Relative, but never below 1e-9 itself: an estimate of 0 would allow no rounding at all.
     allowed = slack + ROUNDING * np.maximum(1.0, np.abs(expected))
@@ -113,6 +115,6 @@ def _check_close(
     if wrong.size:
         index = int(wrong[0])
         raise FalseResultError(
-            f"the published {what}[{index}] is {stated[index]:.10g}, the board gives "
+            f"the published {what}[{index}] is {stated[index]:.10g}, but the board gives "
             f"{expected[index]:.10g}: {otherwise}"
         )

@@ -83,16 +83,16 @@ def decode(
     data = np.frombuffer(packed, dtype=np.uint8) if not isinstance(packed, np.ndarray) else packed
     if len(data) % geometry.plain_bytes:  # 1
         raise BadBatchError(
-            f"{len(data)} bytes are not a whole number of {geometry.plain_bytes}-byte messages: "
-            "the batch is torn"
+            f"the batch has {len(data)} bytes, not a whole number of {geometry.plain_bytes}-byte "
+            "messages: it is damaged"
         )
     records = data.reshape(-1, geometry.plain_bytes)
     expected = geometry.count_records(geometry.hops + 1, accepted, dropped)
     if len(records) != expected:  # 2
         raise CountMismatchError(
-            f"the last node delivered {len(records)} messages where {accepted} accepted reports "
-            f"and {geometry.hops * geometry.dummies_per_node} dummies make {expected}, {dropped} "
-            "being dropped"
+            f"the last node delivered {len(records)} messages, but {accepted} accepted reports "
+            f"and {geometry.hops * geometry.dummies_per_node} dummies, less {dropped} dropped "
+            f"messages, make {expected}"
         )
     symbols = _symbols(records[:, geometry.symbol_at])
     inside = symbols < alphabet  # 3

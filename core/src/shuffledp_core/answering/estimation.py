@@ -5,7 +5,7 @@ One estimator per mechanism.
 A mechanism's own class has its estimator (`shuffledp_core.mechanisms`); here is what holds for all
 of them.
 
-Every estimator is a function of the counts alone: shuffling loses nothing here. Intervals cover the
+Every estimator is a function only of the counts: shuffling loses nothing here. Intervals cover the
 truth with probability 0.95 or more over the randomness of the clients, whatever the values are, if
 every accepted report follows the protocol (proved for counted bits, computed for summed noise:
 docs/accounting.md, S21). They are clipped to the possible answers (0 to n, or 0 to n k), which
@@ -87,19 +87,20 @@ def estimate(
     """
     if estimator is not Estimator.INVERTED and spec.answers is not Answers.HISTOGRAM:
         raise UsageError(
-            f"{estimator} is for histograms; the answer of {spec.kind} is a sum, which is inverted"
+            f"the estimator {estimator} is for histograms; {spec.kind} answers a sum, which is "
+            "always inverted"
         )
     check_informative(spec)
     if len(counts) != spec.cells or min(counts) < 0:
-        raise ValueError(f"expected {spec.cells} counts, none negative")
+        raise ValueError(f"expected {spec.cells} counts, each 0 or more")
     if lost and not spec.bears_losses:
         raise LostMessagesError(
-            f"{lost} messages do not count, and {spec.kind} needs every one: what is left adds up "
-            "to a random number. Run the round again; where messages are often lost, choose a "
-            "mechanism that tolerates it"
+            f"{lost} messages are lost or invalid, but {spec.kind} needs all of them: the rest "
+            "add up to a random number. Run the round again; if messages are often lost, choose "
+            "a mechanism that tolerates it"
         )
     total = spec.messages_of(counts)
-    # After the shuffle nobody can tell which report is short or long: a wrong count would silently
+    # After the shuffle no one can tell which report is short or long: a wrong count would silently
     # bias the rest.
     dummies = nodes * spec.dummies_per_node
     remaining = users * spec.messages_per_user - lost

@@ -60,7 +60,7 @@ class TableEstimate:
     def __post_init__(self) -> None:
         if prod(self.shape) + self.has_others != self.values.size:
             raise ValueError(
-                f"a table of {self.shape} cells does not have {self.values.size} symbols"
+                f"a table of shape {self.shape} needs one value per cell, not {self.values.size}"
             )
 
     @cached_property

@@ -130,7 +130,8 @@ def iterative_bayesian_update(
     seen = np.broadcast_to(observed > 0, observed.shape)
     if (seen & (laws.sum(axis=0) == 0)).any():
         raise UsageError(
-            "reports were counted that the channel never sends; check that it is the round's"
+            "reports were counted that the channel never sends; check that the channel is that "
+            "of the round"
         )
     shares = np.full((*observed.shape[:-1], len(laws)), 1 / len(laws))
     for _ in range(most_steps):
@@ -142,8 +143,8 @@ def iterative_bayesian_update(
             return np.asarray(shares * users)
         shares *= gains
     raise UsageError(
-        f"no convergence to {tolerance:g} nats after {most_steps} steps; allow more, or a larger "
-        "tolerance"
+        f"the estimate did not converge to {tolerance:g} nats within {most_steps} steps; allow "
+        "more steps, or a larger tolerance"
     )
 
 

@@ -153,8 +153,8 @@ class BinDistribution:
         """
         if not 0 <= first <= last < self.tree.bins:
             raise UsageError(
-                f"a range of bins must be from 0 to {self.tree.bins - 1}, its first bin not behind "
-                f"its last, not {first} to {last}"
+                f"a range of bins must be within 0 to {self.tree.bins - 1}, with its first bin "
+                f"not after its last, not {first} to {last}"
             )
         query = np.zeros((1, self.tree.bins))
         query[0, first : last + 1] = 1.0

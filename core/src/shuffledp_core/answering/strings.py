@@ -119,8 +119,8 @@ def find_strings(
     texts = [text for text in texts if text != MISSING]
     if not 1 <= len(texts) <= MOST_CANDIDATES:
         raise UsageError(
-            f"1 to {MOST_CANDIDATES:,} candidates can be looked up, not {len(texts):,}: name a "
-            "file with one text in each line"
+            f"the number of candidates must be from 1 to {MOST_CANDIDATES:,}, not "
+            f"{len(texts):,}: name a file with one text per line"
         )
     columns = ColumnCounts(hashes, values)
     threshold, expected = least_threshold(columns, len(texts), most_false)

@@ -219,7 +219,7 @@ class _Adder:
         return np.asarray(np.minimum(weights, np.maximum(2 * weights[end] - weights, 0.0)))
 
     def _thresholds(self) -> list[int]:
-        """For each doubling, the number of people that noise alone exceeds rarely."""
+        """For each doubling, the number of people that pure noise rarely exceeds."""
         missed = FALSE_ALARM / len(self._ends) * self._noise.room_probability**self._nodes
         return [self._noise.largest_sum(terms, missed) for terms in self._terms()]
 

@@ -48,7 +48,7 @@ class BinTree:
 
     @property
     def has_groups(self) -> bool:
-        """Whether there are counts of groups."""
+        """True if there are counts of groups."""
         return self.width > 1
 
     @cached_property

@@ -1,6 +1,6 @@
 """Counts of two symbols, of which a user sent one by k-RR, among uniform messages of others.
 
-docs/accounting.md, K16: letters γ, q, M, R and F. Pure; numpy alone.
+docs/accounting.md, K16: letters γ, q, M, R and F. Pure; uses only numpy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The law of a node's dummies: discrete Laplace noise of bounded size, and sums of it.
 
 Notation: docs/accounting.md, N1: z is in {-reach..reach} with P(z) proportional to φ^|z|,
-φ = exp(-rate). Pure; numpy alone.
+φ = exp(-rate). Pure; uses only numpy.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ def law_of_sum(rate: Fraction, reach: int, terms: int) -> SumLaw:
     half = math.ceil(linear + math.sqrt(linear**2 + 2 * _NATS * variance)) + reach
     points = 1 << min(2 * half, 2 * reach * terms).bit_length()
     if points > MOST_POINTS:
-        raise ValueError(f"sums of {terms} noises up to {reach} are too wide to tabulate")
+        raise ValueError(
+            f"the sum of {terms} noises, each up to {reach}, has too many possible values to "
+            "tabulate"
+        )
     folded = np.zeros(points)
     folded[np.arange(-reach, reach + 1) % points] = bounded_laplace_law(rate, reach)
     # The law is symmetric, so that its transform is real.

@@ -1,6 +1,6 @@
 """Closed forms of ε_L, the pure ε of one user's report when every mix node is corrupt.
 
-Devices evaluate them before they take part, so they use the standard library alone. The accountant
+Devices evaluate them before they take part, so they use only the standard library. The accountant
 computes the same numbers by other code (`shuffledp_privacy`), and tests compare both. Results are
 rounded up; nats.
 """

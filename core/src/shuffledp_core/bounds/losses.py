@@ -1,7 +1,7 @@
 """Privacy losses that take few values: δ is then a short sum, bounded from above and below.
 
 For laws P and Q the loss of an outcome is ln P/Q, and δ(ε) = Σ P (1 - e^(ε - loss))_+ over all
-outcomes; an outcome that Q never has counts with its whole probability. Pure; numpy alone.
+outcomes; an outcome that Q never has counts with its whole probability. Pure; uses only numpy.
 """
 
 from __future__ import annotations

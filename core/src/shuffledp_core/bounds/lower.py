@@ -2,7 +2,7 @@
 
 A mechanism names the law of one statistic of its board on two datasets that differ in one user's
 value (`Spec.witness`). Whatever an accountant certifies must not be below what these two attain.
-Pure; numpy alone.
+Pure; uses only numpy.
 
 Every number is rounded down: floating point adds at most `ROUNDING` to a probability's relative
 error, and the mass outside a window is charged in full.

@@ -1,6 +1,6 @@
 """Privacy losses behind the dummies of nodes, and the noise that these add to an answer.
 
-docs/accounting.md, N1 to N6. Pure; numpy alone.
+docs/accounting.md, N1 to N6. Pure; uses only numpy.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ class NodeNoise(NamedTuple):
     Attributes:
         mean: expected value.
         deviation: standard deviation.
-        least: exceeded downwards with probability 2.5% at most.
-        most: exceeded upwards with probability 2.5% at most.
+        least: the noise is below this with probability at most 2.5%.
+        most: the noise is above this with probability at most 2.5%.
         laws: weight and law of each noise of one node.
         nodes: nodes that draw them.
     """

@@ -91,7 +91,8 @@ def half_width(shape: float, epsilon: float, coverage: float = 0.95) -> int:
     """
     if not (shape > 0 and epsilon > 0 and 0 < coverage < 1):
         raise ValueError(
-            f"shape, epsilon and coverage are out of range: {shape}, {epsilon}, {coverage}"
+            f"shape and epsilon must be above 0, and coverage between 0 and 1; got {shape}, "
+            f"{epsilon} and {coverage}"
         )
     table = probabilities(shape, epsilon)
     if table is not None:  # 1

@@ -1,6 +1,6 @@
 """One user's report of k-RR among the dummies of one node.
 
-docs/accounting.md, N8: letters γ, φ, ρ, E, L, H and S. Pure; numpy alone.
+docs/accounting.md, N8: letters γ, φ, ρ, E, L, H and S. Pure; uses only numpy.
 """
 
 from __future__ import annotations

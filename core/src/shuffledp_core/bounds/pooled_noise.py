@@ -1,6 +1,6 @@
 """Noise of nodes in the sum of several counts, given what all counts show of it.
 
-docs/accounting.md, S22. Pure; numpy alone.
+docs/accounting.md, S22. Pure; uses only numpy.
 """
 
 from __future__ import annotations

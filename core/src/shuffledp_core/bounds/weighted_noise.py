@@ -1,6 +1,6 @@
 """How far a weighted sum of many noises of nodes reaches: exact laws, by their transforms.
 
-docs/accounting.md, N10. Pure; numpy alone.
+docs/accounting.md, N10. Pure; uses only numpy.
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ def parse_code_list(data: bytes) -> dict[str, int]:
     for number, line in enumerate(data.decode(errors="replace").splitlines(), start=1):
         digest, _, expires = line.partition(" ")
         if not _DIGEST.fullmatch(digest) or not (expires.isascii() and expires.isdecimal()):
-            raise ConfigError(f"line {number} of the list of codes is not DIGEST MILLISECONDS")
+            raise ConfigError(
+                f"line {number} of the list of codes is not of the form DIGEST MILLISECONDS"
+            )
         codes[digest] = int(expires)
     return codes

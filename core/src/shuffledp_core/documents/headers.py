@@ -66,14 +66,14 @@ def check_headers(
     if missing:
         raise RoundStateError(
             f"round {round_id} lacks the batch header of {', '.join(missing)}: its reports count "
-            "only by the word of every node of its route; wait until all are done"
+            "only if every node of the route has signed them; wait until all nodes are done"
         )
     # Exact, and in order: each header is then held against the position of its own node, and none
     # speaks for another's.
     if signers != names:
         raise ForeignDocumentError(
-            f"{len(signers)} batch headers, signed by {', '.join(signers)[:200]}, where the route "
-            f"is {', '.join(names)}"
+            f"there are {len(signers)} batch headers, signed by {', '.join(signers)[:200]}, but "
+            f"the route is {', '.join(names)}"
         )
     dropped, users = 0, None if excluding else accepted
     for position, (party, signed) in enumerate(zip(route, headers, strict=True), start=1):
@@ -83,7 +83,8 @@ def check_headers(
         # would be published.
         if not _DIGEST.fullmatch(header.digest):
             raise MalformedDocumentError(
-                f"the batch header of {party.name} holds no SHA-256: {header.digest[:80]!r}"
+                f"the digest in the batch header of {party.name} is not a SHA-256 in hex: "
+                f"{header.digest[:80]!r}"
             )
         # A genuine header of an earlier round with more reports would otherwise certify this one a
         # smaller ε.
@@ -96,17 +97,18 @@ def check_headers(
         complete = header.users * messages_per_user + nodes * dummies_per_node
         if header.records != complete - header.dropped:  # 4
             raise CountMismatchError(
-                f"{party.name} relayed {header.records} records where {header.users} reports of "
-                f"{messages_per_user} messages, and {dummies_per_node} dummies of each of "
-                f"{nodes} nodes, are {complete}, {header.dropped} of them dropped"
+                f"{party.name} signed that it relayed {header.records} records, but "
+                f"{header.users} reports of {messages_per_user} messages and {dummies_per_node} "
+                f"dummies of each of {nodes} nodes, less {header.dropped} dropped ones, make "
+                f"{complete}"
             )
         users = header.users if users is None else users
         if (
             not accepted <= header.users <= users
         ):  # 5: the honest node's header is one of them, whichever it is
             raise CountMismatchError(
-                f"{party.name} signed that it relayed {header.users} reports, not {accepted}: one "
-                f"of the parties of round {round_id} is wrong or lies"
+                f"{party.name} signed that it relayed {header.users} reports, not {accepted}: at "
+                f"least one party of round {round_id} is wrong or lies"
             )
         if excluding and header.dropped:  # 6
             raise CountMismatchError(
@@ -117,8 +119,8 @@ def check_headers(
         # certificate reports.
         if header.dropped < dropped:  # 6
             raise CountMismatchError(
-                f"{party.name} signed that {header.dropped} onions were dropped so far, its "
-                f"predecessor {dropped}"
+                f"{party.name} signed a total of {header.dropped} dropped onions, which does not "
+                f"fit the {dropped} that its predecessor signed"
             )
         dropped = header.dropped
         users = header.users

@@ -108,9 +108,9 @@ class LogTerms(_Part, frozen=True, kw_only=True):
             )
         _check_names("witness", [witness.name for witness in self.witnesses])
         if len({witness.public_key for witness in self.witnesses}) < len(self.witnesses):
-            raise ValueError("two witnesses have one key: each could sign as the other")
+            raise ValueError("two witnesses have the same key: each could sign as the other")
         if any(ended.size < 0 for ended in self.ended):
-            raise ValueError("a log that ended has no negative number of entries")
+            raise ValueError("the size of an ended log must be 0 or more")
 
 
 class Roster(Document, frozen=True, kw_only=True):
@@ -147,11 +147,13 @@ class Roster(Document, frozen=True, kw_only=True):
                 raise ValueError(f"a party cannot be called {party.name!r}: TLS certificates are")
         _check_names("population", [population.name for population in self.populations])
         if len({party.identity_key for party in self.parties}) < len(self.parties):
-            raise ValueError("two parties have one identity key: each could sign as the other")
+            raise ValueError("two parties have the same identity key: each could sign as the other")
         signers = {party.identity_key for party in self.parties}
         terms = self.log_terms
         if terms and signers & {witness.public_key for witness in terms.witnesses}:
-            raise ValueError("a witness has the identity key of a party: it could sign as it")
+            raise ValueError(
+                "a witness has the identity key of a party, so it could sign as that party"
+            )
 
     def party(self, name: str) -> Party:
         """The party of that name; `ForeignDocumentError` when the roster has none."""
@@ -202,7 +204,9 @@ def _check_names(what: str, names: Iterable[str]) -> None:
             )
         # Lower-cased: TLS and some file systems ignore case.
         if name.lower() in seen:
-            raise ValueError(f"the {what} name {name!r} occurs twice, or differs only in case")
+            raise ValueError(
+                f"the {what} name {name!r} occurs twice, or two names differ only in case"
+            )
         seen.add(name.lower())
 
 
@@ -544,7 +548,7 @@ class Result(Document, frozen=True, kw_only=True):
     `messages` are those on the board: m for every accepted report and the dummies of every node,
     less the `dropped` ones. Of them
     the estimate leaves out those with a symbol outside the alphabet, and of the others those whose
-    tag stands on the board more than once. `headers` are the batch headers of all nodes, in the
+    tag is on the board more than once. `headers` are the batch headers of all nodes, in the
     route's order, on which the final certificate rests. In a verified round `history` identifies
     the documents that prove the board. `tiles_root` is of the board in tiles (`board_tiles`), and
     `manifest_digest` is of the manifest that every node countersigned, so that who has logged the

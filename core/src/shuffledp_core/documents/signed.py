@@ -49,7 +49,8 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def __post_init__(self) -> None:
         if self.version != VERSION:
             raise ValueError(
-                f"version {self.version} is not understood; this software speaks version {VERSION}"
+                f"version {self.version} of this document is not supported; this software reads "
+                f"version {VERSION}"
             )
 
 
@@ -163,9 +164,11 @@ def _distinct(pairs: list[tuple[str, object]]) -> None:
 def _machine_sized(digits: str) -> None:
     # By length first: Python refuses to read a number of thousands of digits.
     if len(digits) > _LONGEST_INTEGER or not -(2**63) <= int(digits) < 2**64:
-        raise ValueError(f"a whole number has {len(digits)} digits; nothing here is beyond 64 bits")
+        raise ValueError(
+            f"a whole number has {len(digits)} digits; documents use no number beyond 64 bits"
+        )
     if digits == "-0":
-        raise ValueError("0 is written without a sign")
+        raise ValueError("0 must be written without a sign")
 
 
 def _signed_bytes(label: str, body: str) -> bytes:
@@ -176,7 +179,7 @@ def _signed_bytes(label: str, body: str) -> bytes:
 
 def _signature(text: str) -> bytes:
     if not _SIGNATURE.fullmatch(text):
-        raise ValueError("a signature is 128 lower-case hex digits")
+        raise ValueError("a signature must be 128 lower-case hex digits")
     return bytes.fromhex(text)
 
 
@@ -291,6 +294,7 @@ def _read_body(
 
 def _signature_error(label: str, signer: str) -> SignatureError:
     return SignatureError(
-        f"the {label} does not carry a valid signature of {signer!r}: it was altered or "
-        "signed by another key; fetch it again from its source and compare the roster"
+        f"the {label} does not carry a valid signature of {signer!r}: it was altered, or signed "
+        "by another key; fetch it again from its source, and check that the roster is the "
+        "current one"
     )

@@ -93,7 +93,7 @@ def _check_owner(
 ) -> Credential | UnknownCredentialError:
     if isinstance(owner, DocumentError):
         return UnknownCredentialError(
-            f"the credential is not one of population {population!r}: {owner}; enrol again"
+            f"the credential does not belong to population {population!r}: {owner}; enrol again"
         )
     # The signature covers label and body, not the signer's name: where two populations share an
     # enrolment key, only this field tells their credentials apart.
@@ -109,16 +109,14 @@ def _check_named(
 ) -> GenuineClaim | InvalidSubmissionError:
     name = credential_id(owner)
     if isinstance(claim, DocumentError):
-        return InvalidSubmissionError(
-            f"the submission is not signed by its credential's key: {claim}"
-        )
+        return InvalidSubmissionError(f"the claim is not signed by its credential's key: {claim}")
     if claim.round_id != round_id:  # 3
         return InvalidSubmissionError(
             f"the submission is for round {claim.round_id}, not {round_id}"
         )
     if claim.credential != name:
         return InvalidSubmissionError(
-            "the claim names another credential than the one that came with it"
+            "the claim names a different credential from the one that came with it"
         )
     return GenuineClaim(owner, name, claim.envelope_digest)
 
@@ -127,7 +125,7 @@ def check_envelope(claimed: str, envelope: bytes) -> None:
     """Checks that an envelope is the one of a checked claim. Raises `InvalidSubmissionError`."""
     if claimed != digest(envelope):
         raise InvalidSubmissionError(
-            "the envelope is not the one that was signed; send it again unchanged"
+            "the envelope is not the one that the claim signs for; send both again unchanged"
         )
 
 

@@ -68,7 +68,7 @@ class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="name
         for name in self.names:
             check_plain("name of an answer", name, LONGEST_NAME)
         if len(self.names) < 2 or _count_seen(self.names) < len(self.names):
-            raise ValueError("names must be 2 or more different ones")
+            raise ValueError("names must be at least 2, all different")
 
     @property
     def size(self) -> int:
@@ -106,7 +106,7 @@ class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ran
 
     def __post_init__(self) -> None:
         if len(self.edges) < 3:
-            raise ValueError(f"ranges need 3 edges or more, not {len(self.edges)}")
+            raise ValueError(f"ranges need at least 3 edges, not {len(self.edges)}")
         inner = self.edges[self.edges[0] == "-inf" : len(self.edges) - (self.edges[-1] == "inf")]
         numbers = [parse_decimal(edge) for edge in inner]
         if not numbers or any(low >= high for low, high in pairwise(numbers)):
@@ -228,7 +228,7 @@ class NameSet(_Words, frozen=True, kw_only=True, tag_field="kind", tag="among"):
         for name in self.names:
             check_plain("name in a condition", name, LONGEST_NAME)
         if not self.names or _count_seen(self.names) < len(self.names):
-            raise ValueError("names in a condition must be 1 or more different ones")
+            raise ValueError("a condition must list at least 1 name, all different")
 
     @property
     def size(self) -> int:
@@ -259,7 +259,7 @@ class NumberRange(_Words, frozen=True, kw_only=True, tag_field="kind", tag="rang
         low = None if self.low == "-inf" else parse_decimal(self.low)
         high = None if self.high == "inf" else parse_decimal(self.high)
         if low is None and high is None:
-            raise ValueError("a range in a condition needs an end")
+            raise ValueError("a range in a condition needs at least one end")
         if low is not None and high is not None and low >= high:
             raise ValueError("a range in a condition must begin below its end")
 
@@ -335,10 +335,10 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
         if _count_seen(axis.field for axis in self.axes) < len(self.axes):
             raise ValueError("a field may be an axis of a question only once")
         if sum(isinstance(axis.symbols, SymbolMagnitudes) for axis in self.axes) > 1:
-            raise ValueError("a question may add up only one field")
+            raise ValueError("a question may add up at most one field")
         self._check_others()
         if self.is_open and (len(self.axes) > 1 or self.others):
-            raise ValueError("an open list is the only axis of its question, without others")
+            raise ValueError("an open list must be its question's only axis, and has no others")
         counted = [
             axis.symbols
             for axis in self.axes
@@ -349,7 +349,9 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(f"a question may name at most {MOST_NAMED} symbols; use a scale")
         size = sum(len(text.encode()) for text in self._texts())
         if size > MOST_BYTES:
-            raise ValueError(f"the words of a question have {size} bytes, at most {MOST_BYTES} fit")
+            raise ValueError(
+                f"the wording of a question has {size} bytes; at most {MOST_BYTES} are allowed"
+            )
 
     def _check_others(self) -> None:
         if len(self.where) > MOST_CONDITIONS:
@@ -386,7 +388,7 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether it asks for texts without a list of names."""
+        """True if the question asks for texts without a list of names."""
         return any(isinstance(axis.symbols, SymbolHashes) for axis in self.axes)
 
     @property
@@ -484,7 +486,9 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
             return self.locate(*(answer or MISSING for answer in given.values()))
         missing = [name for name, answer in given.items() if answer is None]
         if missing and not self.others:
-            raise ValueError(f"the record has no value of {missing[0]!r}, which the question asks")
+            raise ValueError(
+                f"the record has no value for the field {missing[0]!r}, which the question needs"
+            )
         try:
             return self.locate(*(answer or "" for answer in given.values()))
         except ValueError:
@@ -496,13 +500,13 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
         """Raise `ValueError` unless the words fit a mechanism with `domain` values."""
         if self.size != domain:
             raise ValueError(
-                f"the question {self.id!r} gives {self.size:,} symbols a meaning, the mechanism "
-                f"has {domain:,}"
+                f"the question {self.id!r} gives {self.size:,} symbols a meaning, but the "
+                f"mechanism has {domain:,}"
             )
         if is_sum and self.others:
             raise ValueError(
-                f"a sum has no place for others, which the question {self.id!r} has: leave them "
-                "out, or choose a histogram"
+                f"the question {self.id!r} has a name for others, which a sum cannot count: "
+                "leave it out, or choose a histogram"
             )
         if is_sum and self.scale is None:
             raise ValueError(
@@ -522,11 +526,15 @@ def check_plain(what: str, text: str, most: int) -> None:
         raise ValueError(f"a {what} has 1 to {most} characters, not {len(text)}")
     refused = _REFUSED.search(text)
     if refused:
-        raise ValueError(f"a {what} must be plain text, without U+{ord(refused.group()):04X}")
+        raise ValueError(
+            f"a {what} must be plain text; it contains the character U+{ord(refused.group()):04X}"
+        )
     if not _UNSEEN.sub("", text):
-        raise ValueError(f"a {what} must have a character that is seen")
+        raise ValueError(f"a {what} must have at least one visible character")
     if text.split(" ") != text.split():
-        raise ValueError(f"a {what} has single spaces, and none at its ends")
+        raise ValueError(
+            f"a {what} must not begin or end with a space, or have two spaces in a row"
+        )
     if not unicodedata.is_normalized("NFC", text):
         raise ValueError(f"a {what} must be in Unicode form C (NFC)")
 

@@ -168,10 +168,7 @@ class Spec(
             UsageError: there is no such number, or devices keep no response.
         """
         if question:
-            raise UsageError(
-                f"{self.kind} keeps no response from one round to another: leave the question's "
-                "number out"
-            )
+            raise UsageError(f"{self.kind} memoises no response: leave the question's number out")
         return self
 
     def remember(self, value: int, integers: RandomIntegers) -> int:
@@ -275,9 +272,9 @@ class Spec(
     def local_epsilon(self, distance: int) -> float:  # noqa: ARG002
         """ε_L: total ε at δ = 0 of one report for changes up to `distance`, in nats; rounded up.
 
-        It holds if every mix node is corrupt, and for every round of a kept response together.
-        Infinite where no bound is known, as here: devices whose policy limits ε_L then refuse. The
-        standard library is enough.
+        It holds if every mix node is corrupt, and for all rounds of a memoised response together.
+        The default is infinite, for no known bound: devices whose policy limits ε_L then refuse.
+        Implementations need only the standard library.
 
         Args:
             distance: from 1 to domain - 1.
@@ -293,24 +290,24 @@ class Spec(
         return None
 
     def check_informative(self) -> None:
-        """Raise `UsageError` for parameters under which messages do not depend on values."""
+        """Raise `UsageError` if the parameters make messages independent of values."""
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """The debiased answer to a round with these counts, shape (cells,), of these messages.
+        """The debiased answer to a round, from its counts by cell, shape (cells,).
 
-        At least one message of a user is present.
+        `present` says which messages were counted; at least one message of a user was.
         """
         raise NotImplementedError
 
     def most_likely(self, counts: Counts) -> NDArray[np.float64]:
-        """The most likely histogram under these counts, shape (domain,), or None if unknown.
+        """The most likely histogram given these counts, shape (domain,).
 
         Raises:
-            UsageError: it does not.
+            UsageError: the mechanism has no maximum likelihood estimator.
         """
         del counts
         raise UsageError(
-            f"{self.kind} has no most likely histogram; choose another estimator than ibu"
+            f"{self.kind} has no maximum likelihood estimator (ibu); choose another estimator"
         )
 
     def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -575,13 +572,13 @@ def check_blanket(blanket: Fraction) -> None:
     if not isinstance(blanket, Fraction) or blanket != 0:
         check_rational("blanket", blanket, Fraction(1))
     if blanket == 1:
-        raise ValueError("blanket must be below 1: with 1 no report would depend on its value")
+        raise ValueError("blanket must be below 1: at 1 no report would depend on its value")
 
 
 def refuse_pure_noise(name: str, probability: Fraction) -> None:
     """Raises `UsageError` where the probability that a message is pure noise is 1."""
     if probability == 1:
         raise UsageError(
-            f"{name} is 1: every message would be pure noise; ask for a larger epsilon or more "
-            "reports"
+            f"{name} must not be 1, or every message would be pure noise; ask for a larger "
+            "epsilon or more reports"
         )

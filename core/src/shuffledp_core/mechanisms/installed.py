@@ -20,7 +20,7 @@ GROUP: Final = "shuffledp.mechanisms"
 
 
 def _specs_of_folder() -> list[type[Spec]]:
-    """The specs that the modules beside this one define: histograms first, each kind by name."""
+    """The specs that the modules next to this one define: histograms first, each kind by name."""
     folder = __name__.rpartition(".")[0]
     names = {module.name for module in iter_modules(import_module(folder).__path__, f"{folder}.")}
     specs = {
@@ -41,21 +41,21 @@ def _with_installed(
             spec = point.load()
         except AttributeError as error:
             raise ImportError(
-                f"the mechanism {point.value!r} is not there, or its module asks for all "
-                "mechanisms while it is one of them: at its top let it import only "
-                "shuffledp_core.mechanisms.base and what that imports"
+                f"the mechanism {point.value!r} does not exist, or its module imports the list "
+                "of all mechanisms while it is itself being loaded: at the top of the module, "
+                "import only shuffledp_core.mechanisms.base and what that imports"
             ) from error
         if not (isinstance(spec, type) and issubclass(spec, Spec)):
             raise TypeError(
-                f"the entry point {point.name!r} of {GROUP} names {point.value!r}, which is "
-                f"not a Spec"
+                f"the entry point {point.name!r} of {GROUP} names {point.value!r}, which is not "
+                "a Spec"
             )
         # The tag is what signed documents say, the kind what people say: a mechanism must not have
         # two names.
         if spec.kind in specs or spec.__struct_config__.tag != spec.kind:
             raise ValueError(
-                f"{point.value!r}: its kind {spec.kind!r} must be its tag, and no other "
-                f"mechanism's: {', '.join(specs)}"
+                f"the kind of {point.value!r}, {spec.kind!r}, must equal its tag and differ from "
+                f"all other kinds: {', '.join(specs)}"
             )
         specs[spec.kind] = spec
     return specs

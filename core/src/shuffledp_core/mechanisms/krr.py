@@ -94,7 +94,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         return liars / (1 - self.blanket)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """By inversion of p and q for every symbol."""
+        """Debias each symbol's count by inverting p and q."""
         q = self.blanket / self.symbols
         return histogram_of(counts, present.reports, 1 - self.blanket + q, q)
 
@@ -113,7 +113,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         return pool_responses(counts, groups, present, self.blanket)
 
     def most_likely(self, counts: Counts) -> NDArray[np.float64]:
-        """In closed form, for every number of symbols."""
+        """The most likely histogram in closed form, for any number of symbols."""
         from shuffledp_core.answering.postprocessing import most_likely_histogram
 
         return most_likely_histogram(

@@ -69,7 +69,7 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """By how much the value grows with the cell of each column."""
+        """Amount by which the value grows per cell of each column."""
         return tuple(math.prod(self.columns[column + 1 :]) for column in range(len(self.columns)))
 
     def value_of(self, cells: Sequence[int]) -> int:

@@ -147,7 +147,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         return values.copy()
 
     def encode(self, answer: int) -> Sequence[int]:
-        """For every digit its ones, then zeros up to its largest value."""
+        """An answer's symbols: for every digit its ones, then zeros up to its largest value."""
         if not 0 <= answer <= self.largest_answer:
             raise ValueError(f"an answer must be from 0 to {self.largest_answer}")
         symbols: list[int] = []

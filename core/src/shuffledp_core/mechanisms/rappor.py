@@ -173,8 +173,8 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         """Raises `UsageError` where a report does not depend on the value."""
         if self.fake == 1 or self.when_zero == self.when_one:
             raise UsageError(
-                "fake is 1, or when_zero is when_one: every report would be pure noise; ask for a "
-                "larger epsilon or more reports"
+                "every report would be pure noise, because fake is 1 or when_zero equals "
+                "when_one; ask for a larger epsilon or more reports"
             )
 
     def largest_shift(self, liars: int) -> Fraction:

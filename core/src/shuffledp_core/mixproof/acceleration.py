@@ -87,7 +87,7 @@ def _failure(library: Any) -> str:
 
 
 def agrees(library: Any) -> bool:
-    """Whether products, sums, weighted sums and commitments of random elements are libsodium's."""
+    """True if products, (weighted) sums and commitments of random elements match libsodium's."""
     factors = [random_scalar(system_random) for _ in range(_COUNT)]
     base = multiply(random_scalar(system_random), GENERATOR)
     elements = [multiply(factor, base) for factor in factors]

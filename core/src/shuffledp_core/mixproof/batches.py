@@ -82,7 +82,9 @@ class Elements(Sequence[Element]):
             starts += len(piece.encoded)
         weighted_sum = add_points(sums)
         if weighted_sum == IDENTITY:
-            raise ProofError("a sum of group elements is the identity")
+            raise ProofError(
+                "a sum of group elements is the identity, which no honest batch yields"
+            )
         return Element(weighted_sum)
 
     def commitments(
@@ -140,7 +142,7 @@ class _Piece:
             self._decoded: Any = None
             return
         if any(len(encoding) != WIDTH for encoding in encoded):
-            raise ProofError(f"a group element has {WIDTH} bytes")
+            raise ProofError(f"a group element must have {WIDTH} bytes")
         try:
             self._decoded = wheel.Elements(b"".join(encoded))
         except ValueError as error:
@@ -199,12 +201,14 @@ def _commitment(base: Element, point: Element, c: Scalar, z: Scalar) -> Element 
 
 def _not_zero(factor: Scalar) -> Scalar:
     if factor == _ZERO:
-        raise ProofError("a product of group elements is the identity")
+        raise ProofError(
+            "a product of group elements is the identity, which no honest batch yields"
+        )
     return factor
 
 
 def _parts(items: Sequence[ItemT]) -> list[Sequence[ItemT]]:
-    """As many parts as there are cores, but none of fewer than `_LEAST` items beside others."""
+    """Split into one part per core, but into fewer if parts would have less than `_LEAST` items."""
     if len(items) <= _LEAST:
         return [items] if items else []
     size = max(_LEAST, -(-len(items) // cores()))

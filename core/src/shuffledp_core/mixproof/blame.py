@@ -89,9 +89,12 @@ def check_accused(case: Case, position: int, accused: AccusedRecord) -> None:
         if position <= terms.hops:
             share = _share(terms, position, key, accused.share, accused.proof)
         elif accused.share or accused.proof:
-            raise ProofError("shows a share, but the analyst needs none: the key decrypts")
+            raise ProofError(
+                "states a share of the key exchange, but at the analyst the record's key "
+                "decrypts without one"
+            )
     if terms.content(position, key, share, box) is not None:  # T2 opens
-        raise BadBlameError(f"{party}: accuses a record that opens")
+        raise BadBlameError(f"{party}: accuses a record that decrypts")
 
 
 def _share(terms: MixTerms, position: int, key: Element, share: bytes, proof: bytes) -> Element:
@@ -146,9 +149,11 @@ def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
         _check_blinded(terms, position, key, key_of(outgoing), step.blinding_proof)  # T3 blinding
         share = _share(terms, position, key, step.share, step.share_proof)
     if key in case.deleted.get(position, ()):  # T3 deleted
-        raise BadBlameError(f"{party}: put out a record of a user who was excluded")
+        raise BadBlameError(f"{party}: sent a record of a user who was excluded")
     if terms.open(position, share, box) != split_record(outgoing)[1]:  # T4
-        raise BadBlameError(f"{party}: put out another box than the one it opened")
+        raise BadBlameError(
+            f"{party}: sent a box that differs from the one inside the record it decrypted"
+        )
     return step.record
 
 
@@ -189,7 +194,10 @@ def check_moves(
     """
     party = case.party(position)
     if len(moves) != len(keys):
-        raise BadBlameError(f"{party}: shows {len(moves)} of {len(keys)} keys")
+        raise BadBlameError(
+            f"{party}: states where {len(moves)} of the user's {len(keys)} keys went; it must "
+            "state all"
+        )
     with at_fault(BadBlameError, party):
         for key, moved in zip(keys, moves, strict=True):
             _check_blinded(
@@ -232,7 +240,7 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
         if trace.origin.credential in case.terms.node_credentials:  # T5 dummies
             raise BadBlameError(
                 f"{case.terms.name_of(trace.origin.credential)}: one of its own dummies does not "
-                "open"
+                "decrypt"
             )
     return record
 
@@ -253,8 +261,8 @@ def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
     claim = case.listed.by_credential.get(passage.credential)
     if claim is None or len(passage.hops) > len(case.headers):
         raise UnansweredError(
-            "no answer: the traced keys belong to no one on the list, or the trace is longer than "
-            "the route"
+            "no answer: the traced keys belong to no user on the list, or the trace is longer "
+            "than the route"
         )
     keys = tuple(map(element, claim.key_list))
     for position, hop in enumerate(passage.hops, start=1):
@@ -280,7 +288,9 @@ def judge(case: Case, transcript: Transcript) -> tuple[ExcludedUser, ...]:
     position = transcript.position
     indices = [trace.accused.index for trace in transcript.traces]
     if not indices or not all(left < right for left, right in pairwise(indices)):
-        raise UnansweredError("no answer: an accusation names every record once, in order")
+        raise UnansweredError(
+            "no answer: an accusation must name each record once, in ascending order"
+        )
     for trace in transcript.traces:  # 1
         check_trace(case, position, trace)
         if not is_complete(position, trace):

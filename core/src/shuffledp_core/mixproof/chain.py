@@ -52,7 +52,7 @@ class Chain:
         """
         if transcript.position != len(self.case.headers) + 1:
             raise UnansweredError(
-                f"no answer: an accusation by position {transcript.position} is out of order"
+                f"no answer: an accusation by position {transcript.position} comes out of order"
             )
         gone = judge(self.case, transcript)
         keys = [key for user in gone for key in user.keys]
@@ -60,7 +60,9 @@ class Chain:
         try:
             left = less(self.total, keys)
         except ProofError as error:
-            raise UnansweredError(f"no answer: {error}; no honest user is left") from error
+            raise UnansweredError(
+                f"no answer: {error}; after the exclusions no honest user is left"
+            ) from error
         return replace(
             self,
             case=replace(case, deleted={**case.deleted, transcript.position: frozenset(keys)}),
@@ -79,7 +81,8 @@ class Chain:
         users = self.users - named
         if users < self.case.terms.min_reports:  # F3
             raise TooFewReportsError(
-                f"{users} of at least {self.case.terms.min_reports} users are left after exclusions"
+                f"{users} users are left after exclusions, fewer than the minimum, "
+                f"{self.case.terms.min_reports}"
             )
         return users
 
@@ -99,17 +102,24 @@ class Chain:
         case, position = self.case, len(self.case.headers) + 1
         terms, party = case.terms, self.case.party(position)
         if position > terms.hops:
-            raise UnansweredError(f"no answer: {terms.hops} nodes have no header {position}")
+            raise UnansweredError(
+                f"no answer: a header for position {position} came, but the route has "
+                f"{terms.hops} nodes"
+            )
         terms.require_signed(position, signed_header(terms, header), header.signature)  # H1 signed
         seen = (position, self.link, case.listed.digest, self.digest)
         # H1 list
         if (header.position, header.previous, header.list_digest, header.exclusions) != seen:
             raise UnansweredError(
-                f"no answer: {party} rests on another list, header or exclusion; compare signatures"
+                f"no answer: {party} signed a header for another list, previous header or "
+                "exclusion; compare the signed documents"
             )
         with at_fault(BadHopError, party):
             if header.count != terms.count_messages(self.users) or len(header.root) != WIDTH:  # H2
-                raise ProofError(f"the header counts {header.count} records for {self.users} users")
+                raise ProofError(
+                    f"the header states {header.count} records, which does not match "
+                    f"{self.users} users"
+                )
             outgoing = verify_sum(terms, header, self.total)  # H6
         return replace(self, case=replace(case, headers=(*case.headers, header)), total=outgoing)
 
@@ -144,7 +154,7 @@ def follow(
     chain = _excluding(chain, waiting)
     if waiting:
         raise UnansweredError(
-            f"no answer: the accusation by position {waiting[0].position} is of no batch in "
+            f"no answer: the accusation by position {waiting[0].position} concerns no batch in "
             "this history"
         )
     return chain
@@ -172,16 +182,20 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
     width = chain.case.terms.record_bytes(header.position + 1)
     if not records or root(records) != header.root:  # H4
         raise UnansweredError(
-            "no answer: the batch does not have the root that its header names; fetch it again"
+            "no answer: the batch does not have the hash tree root that its header states; "
+            "fetch it again"
         )
     with at_fault(BadHopError, chain.case.party(header.position)):
         if len(records) != header.count or any(len(record) != width for record in records):  # H2
-            raise ProofError(f"the batch is not {header.count} records of {width} bytes")
+            raise ProofError(
+                f"the batch does not consist of {header.count} records of {width} bytes, as its "
+                "header states"
+            )
         keys = Elements(split_record(record)[0] for record in records)
         if len(set(keys)) != len(keys):  # H3
             raise ProofError("a key occurs twice in the batch")
         if keys.total != chain.total:  # H5
-            raise ProofError("the keys of the batch do not add up to the signed sum")
+            raise ProofError("the keys of the batch do not add up to the sum that was signed")
     return keys
 
 
@@ -223,11 +237,15 @@ def check_board(
     """
     chain = follow(terms, listed, headers, transcripts)  # 1
     if len(headers) != terms.hops:
-        raise UnansweredError(f"no answer: {len(headers)} headers do not lead to a board")
+        raise UnansweredError(
+            f"no answer: there are {len(headers)} headers, not one for each node of the route"
+        )
     terms.require_signed(terms.analyst, signed_board(chain, board), signature)  # F4
     with at_fault(BadHopError, chain.case.party(terms.analyst)):
         if len(board) != terms.count_messages(chain.users):  # H2 board
-            raise ProofError(f"the board has {len(board)} messages for {chain.users} users")
+            raise ProofError(
+                f"the board has {len(board)} messages, which does not match {chain.users} users"
+            )
         keys = Elements(split_record(message)[0] for message in board)
         for fault in filter(
             None, terms.faults(keys, [split_record(message)[1] for message in board])
@@ -236,5 +254,7 @@ def check_board(
         if len(set(keys)) != len(keys):  # H3
             raise ProofError("a key occurs twice on the board")
         if keys.total != chain.total:  # H5
-            raise ProofError("the keys of the board do not add up to the last sum")
+            raise ProofError(
+                "the keys of the board do not add up to the sum that the last node signed"
+            )
     return chain

@@ -113,7 +113,7 @@ def unpack_dummies_claim(geometry: Geometry, data: bytes) -> Claim:
 
 def _require_length(data: bytes, length: int) -> None:
     if len(data) != length:
-        raise BadClaimError(f"no claim: it has {len(data)} bytes, this round's have {length}")
+        raise BadClaimError(f"no claim: expected {length} bytes, got {len(data)}")
 
 
 def _unpack_fields(data: bytes, messages: int) -> Claim:
@@ -168,7 +168,8 @@ class Enrolment:
         who = user(enrolled.claim.credential)
         if enrolled.claim.credential in self.withdrawn:
             return BadClaimError(
-                f"{who}: is withdrawn by the list that this round goes by; ask those who enrol"
+                f"{who}: is withdrawn by the list that this round uses; ask the enrolment "
+                "authority for a new credential"
             )
         if enrolled.expires_at is not None and enrolled.expires_at <= self.closes_at:
             return BadClaimError(f"{who}: expires before this round closes; enrol again")
@@ -200,7 +201,7 @@ def read_withdrawals(data: bytes, population: Population, key: MixingKey) -> fro
     if (withdrawals.population, withdrawals.serial, document_digest(signed)) != named:  # 2
         raise ForeignDocumentError(
             f"the list of withdrawn credentials is number {withdrawals.serial} of "
-            f"{withdrawals.population[:80]!r}, the round goes "
-            f"by number {key.withdrawals} of {population.name!r}"
+            f"{withdrawals.population[:80]!r}, but the round uses number {key.withdrawals} of "
+            f"{population.name!r}"
         )
     return frozenset(map(bytes.fromhex, withdrawals.credentials))

@@ -135,10 +135,12 @@ def _prepare(
     if len(symbols) != terms.messages_of(credential) or not all(
         0 <= symbol < terms.alphabet for symbol in symbols
     ):
-        raise ValueError("the number of symbols or a symbol does not fit the round")
+        raise ValueError(
+            "the number of symbols, or one of them, does not fit the round's geometry and alphabet"
+        )
     seed = random(WIDTH)
     packed = b"".join(symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols)
-    # Of all symbols: should a device be resumed from a snapshot and answer anew, no x seals two
+    # Of all symbols: should a device be resumed from a snapshot and answer afresh, no x seals two
     # different messages.
     secrets = tuple(
         challenge("secret", terms.manifest, seed, credential, number(index), packed)
@@ -252,7 +254,7 @@ def check_claim(
     # Dummies are claimed behind all users: a node that is enrolled as a user as well would have two
     # claims under one name.
     if claim.credential in terms.node_credentials:  # D3 users
-        raise BadClaimError(f"{party}: claims a user's messages with a node's identity key")
+        raise BadClaimError(f"{party}: signs a user's claim with a node's identity key")
     if claim.credential not in enrolled:  # C1 enrolled
         raise BadClaimError(f"{party}: is not enrolled for this round")
     return _check_keys(terms, claim)
@@ -271,7 +273,8 @@ def check_dummies_claim(
     """
     if claim.credential != terms.node_credentials[position - 1]:  # D3 nodes
         raise BadClaimError(
-            f"no claim: the dummies of node {position} are claimed by its own identity key"
+            f"no claim: the dummies of node {position} must be claimed with that node's identity "
+            "key"
         )
     _require_signed(terms, claim)
     return _check_keys(terms, claim)
@@ -284,7 +287,7 @@ def _require_signed(terms: MixTerms, claim: Claim) -> None:
     # signed them.
     if lengths != (WIDTH, PROOF_BYTES, WIDTH * messages):  # C1 lengths
         raise BadClaimError(
-            f"no claim: it needs a root of {WIDTH} bytes, a proof and {messages} keys"
+            f"no claim: it must consist of a root of {WIDTH} bytes, a proof and {messages} keys"
         )
     verify_signature(terms, claim)  # C1 signed
 
@@ -305,7 +308,7 @@ def verify_signature(terms: MixTerms, claim: Claim) -> None:
         BadClaimError: naming no party, since none signed it.
     """
     if not verifies(claim.credential, claim_bytes(terms, claim), claim.signature):
-        raise BadClaimError("no claim: these bytes are not signed by their credential's key")
+        raise BadClaimError("no claim: its signature does not verify with its credential's key")
 
 
 def open_submission(
@@ -325,7 +328,7 @@ def open_submission(
         legal and keys == claim.keys and root(commitments_of(terms, seed, records)) == claim.root
     ):  # C4
         raise BadClaimError(
-            f"{terms.name_of(claim.credential)}: the records are not those of the claim; send it "
+            f"{terms.name_of(claim.credential)}: the records do not match the claim; send both "
             "again unchanged"
         )
     return seed, records
@@ -393,12 +396,13 @@ def check_list(
     users = len(claims) - len(terms.node_credentials)
     if not terms.min_reports <= users <= terms.max_reports:  # L3
         raise BadListError(
-            f"{entry}: the list has {users} users, not {terms.min_reports} to {terms.max_reports}"
+            f"{entry}: the list has {users} users, but the round allows {terms.min_reports} to "
+            f"{terms.max_reports}"
         )
     if not all(
         left.credential < right.credential for left, right in pairwise(claims[:users])
     ):  # L2
-        raise BadListError(f"{entry}: the credentials of the list do not ascend")
+        raise BadListError(f"{entry}: the credentials of the list are not in ascending order")
     try:
         checked = spread(lambda claim: check_claim(terms, claim, enrolled), claims[:users])  # L2
         checked += [
@@ -406,11 +410,13 @@ def check_list(
             for position, claim in enumerate(claims[users:], start=1)
         ]  # L2 dummies
     except BadClaimError as error:
-        raise BadListError(f"{entry}: the list has a claim that does not hold: {error}") from error
+        raise BadListError(
+            f"{entry}: the list has a claim that does not verify: {error}"
+        ) from error
     keys = list(chain.from_iterable(keys for keys, _ in checked))
     if len(set(keys)) != len(keys):  # L4
         raise BadListError(f"{entry}: a key occurs twice in the list")
     try:
         return ClaimList(digest, tuple(claims), total(claim_sum for _, claim_sum in checked), users)
     except ProofError as error:
-        raise UnansweredError(f"no answer: {error}; no honest user is on such a list") from error
+        raise UnansweredError(f"no answer: {error}; such a list contains no honest user") from error

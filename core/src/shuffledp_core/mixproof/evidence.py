@@ -22,7 +22,8 @@ def join_path(path: Path) -> bytes:
     """
     if any(len(partner) != WIDTH for partner in path):  # T0 path
         raise UnansweredError(
-            f"no answer: a path has partners of {WIDTH} bytes; no party signed another one"
+            f"no answer: every hash of a path must have {WIDTH} bytes; no party signs another "
+            "length"
         )
     return b"".join(path)
 

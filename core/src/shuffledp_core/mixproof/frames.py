@@ -59,7 +59,7 @@ def check_frame(data: bytes) -> None:
     at = 0
     while left:
         if at >= len(data):
-            raise MalformedDocumentError("it ends before its last value")
+            raise MalformedDocumentError("the document ends before its last value")
         first = data[at]
         at += 1
         left -= 1
@@ -81,11 +81,11 @@ def check_frame(data: bytes) -> None:
         left += items * values_per_item
         if values > most:
             raise MalformedDocumentError(
-                f"it has more than {most:,} values in {len(data):,} bytes, which no honest "
-                "document has"
+                f"the document has more than {most:,} values in {len(data):,} bytes, which no "
+                "honest document has"
             )
     if at > len(data):
-        raise MalformedDocumentError("it ends within its last value")
+        raise MalformedDocumentError("the document ends within its last value")
 
 
 def _read_count(data: bytes, first: int, at: int) -> tuple[int, int, int]:
@@ -95,6 +95,7 @@ def _read_count(data: bytes, first: int, at: int) -> tuple[int, int, int]:
     width = _ARRAYS.get(first) or _MAPS.get(first)
     if width is None:
         raise MalformedDocumentError(
-            f"it has a value of type {first:#04x}, which these documents do not use"
+            f"the document has a value of MessagePack type {first:#04x}, which these documents "
+            "do not use"
         )
     return at + width, int.from_bytes(data[at : at + width], "big"), 2 if first in _MAPS else 1

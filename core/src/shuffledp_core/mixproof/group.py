@@ -154,7 +154,9 @@ def multiply(factor: Scalar, point: Element) -> Element:
     try:
         return Element(_product(_library(), factor, point))
     except RuntimeError as error:
-        raise ProofError("a product of group elements is the identity") from error
+        raise ProofError(
+            "a product of group elements is the identity, which no honest batch yields"
+        ) from error
 
 
 def total(points: Iterable[bytes]) -> Element:
@@ -164,7 +166,7 @@ def total(points: Iterable[bytes]) -> Element:
     """
     result = add_points(points)
     if result == IDENTITY:
-        raise ProofError("a sum of group elements is the identity")
+        raise ProofError("a sum of group elements is the identity, which no honest batch yields")
     return Element(result)
 
 
@@ -182,7 +184,10 @@ def less(point: Element, gone: Iterable[Element]) -> Element:
     """
     result = reduce(_library().crypto_core_ristretto255_sub, gone, point)
     if result == IDENTITY:
-        raise ProofError("what is left of a sum of group elements is the identity")
+        raise ProofError(
+            "a sum of group elements minus the excluded ones is the identity, which no honest "
+            "batch yields"
+        )
     return Element(result)
 
 
@@ -204,7 +209,8 @@ def number(value: int) -> bytes:
     """
     if not 0 <= value < 2**32:
         raise UnansweredError(
-            "no answer: a position, index or count does not fit into 4 bytes; no party signed it"
+            "no answer: a position, index or count does not fit into 4 bytes; no party signs "
+            "such a number"
         )
     return value.to_bytes(4, "big")
 

@@ -68,7 +68,7 @@ class History:
     board_signature: bytes = b""
 
     def to_bytes(self) -> bytes:
-        """As it travels and is published."""
+        """Encode the history as it is sent and published."""
         return pack_document(self)
 
     @classmethod
@@ -105,9 +105,9 @@ class History:
         )
         if len(users) > manifest.max_reports or not fitting:
             raise BadBatchError(
-                f"{signer} signed a history of {len(history.claims)} claims that are not all of "
-                f"{geometry.claim_bytes} bytes, or are more than the {manifest.max_reports} that "
-                "the round allows"
+                f"{signer} signed a history of {len(history.claims)} claims, but not all have "
+                f"{geometry.claim_bytes} bytes, or there are more than the "
+                f"{manifest.max_reports} that the round allows"
             )
         return history
 
@@ -164,10 +164,10 @@ def unpack_document(data: bytes, kind: type[ValueT]) -> ValueT:
         check_frame(data)
         document = msgspec.msgpack.decode(data, type=kind)
     except (MalformedDocumentError, msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise MalformedDocumentError(f"not the {what} of a verified round: {error}") from error
+        raise MalformedDocumentError(f"malformed {what} of a verified round: {error}") from error
     if (
         pack_document(document) != data
-    ):  # one way to write it: nothing can be hidden in fields that nobody reads
+    ):  # one way to write it: nothing can be hidden in fields that no one reads
         raise MalformedDocumentError(
             f"the {what} of a verified round is not in its canonical encoding"
         )
@@ -213,8 +213,8 @@ def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -
     most = most_read(manifest, memory)
     if most < length <= most_bytes(manifest):
         raise PolicyRefusal(
-            f"the accusations in front of a batch make its history {length:,} bytes long, and "
-            f"{most:,} are read here: raise `{setting}`, or plan for fewer reports above "
+            f"with its accusations the history before a batch may have {length:,} bytes, but "
+            f"only {most:,} may be read here: raise `{setting}`, or plan for fewer reports above "
             "`min_reports`"
         )
 
@@ -243,7 +243,7 @@ def check_history(
     users, of_nodes = history.split_claims(manifest.geometry)
     if len(users) > terms.max_reports:
         raise UnansweredError(
-            f"no answer: {len(users)} claims, where the round has at most "
+            f"no answer: the history has {len(users)} claims, but the round allows at most "
             f"{terms.max_reports}: their senders are unknown"
         )
     withdrawn = read_withdrawals(history.withdrawals, population, key)

@@ -126,10 +126,11 @@ class Receiver:
         before = node(self.position - 1, self._terms.hops)
         if not headers or len(headers) != self.position - 1 or self.position in chain.case.deleted:
             raise UnansweredError(
-                f"no answer: {len(headers)} headers do not lead to position {self.position}"
+                f"no answer: there are {len(headers)} headers, not one for each node before "
+                f"position {self.position}"
             )
         if self._header is not None and self._header.parts() != headers[-1].parts():  # H1 once
-            raise BadHopError(f"{before}: gives a second batch; only one is ever opened")
+            raise BadHopError(f"{before}: sent a second batch; only one is ever decrypted")
         self._header = headers[-1]  # 2
         keys = check_batch(chain, records)  # 3
         if self._chain is None:
@@ -197,7 +198,7 @@ class Receiver:
             RoundStateError: there is no accusation to settle, or this party refused.
         """
         if self._batch is None or not self._accusation or self._settled:
-            raise RoundStateError("there is no open accusation")
+            raise RoundStateError("there is no accusation to settle, or it was settled already")
         try:
             self._chain = self._follow_transcript(transcript)
         except UnansweredError:
@@ -216,7 +217,9 @@ class Receiver:
             or transcript.position != self.position
             or accused != self._accusation
         ):  # H7
-            raise UnansweredError("no answer: not every accused record is traced to a claim")
+            raise UnansweredError(
+                "no answer: the transcript does not trace every accused record to a claim"
+            )
         return self.chain.without(transcript)
 
     def erase(self) -> None:
@@ -230,14 +233,15 @@ class Receiver:
         Raises `RoundStateError` before there is one.
         """
         if self._chain is None:
-            raise RoundStateError(f"position {self.position} has no batch")
+            raise RoundStateError(f"the party at position {self.position} has no batch")
         return self._chain
 
     @property
     def _input_batch(self) -> DecryptedBatch:
         if self._batch is None:
             raise RoundStateError(
-                f"position {self.position} has no batch: none came, or it refused and erased it"
+                f"the party at position {self.position} has no batch: none arrived, or it "
+                "refused and erased it"
             )
         return self._batch
 
@@ -246,7 +250,8 @@ class Receiver:
         batch = self._input_batch
         if not self._settled:  # H7 left
             raise RoundStateError(
-                "records may be accused: call `accuse`, and settle what it gives, before any leaves"
+                "the batch may not leave yet: call `accuse`, and settle the accusation if there "
+                "is one"
             )
         gone = self.chain.case.deleted.get(self.position, frozenset())
         return [index for index, key in enumerate(batch.keys) if key not in gone]
@@ -369,7 +374,7 @@ class Hop(Receiver):
         case, last = self._check_question(question)  # T7
         trace = question.trace
         if question.position - 1 - len(trace.steps) != self.position or trace.origin is not None:
-            raise RoundStateError(f"the trace does not wait for node {self.position}")
+            raise RoundStateError(f"the trace's next step is not node {self.position}'s")
         at = self._order[self._asked_about.index_of[last]]
         if self.position == 1:
             return replace(trace, origin=self._sign_answer(case, trace, self._origin(at, random)))
@@ -390,7 +395,7 @@ class Hop(Receiver):
             not self.position < question.position == len(question.headers) + 1
             or question.headers[at] != own_header
         ):
-            raise UnansweredError("no answer: the inquiry is not about this node's output")
+            raise UnansweredError("no answer: the inquiry is not about this node's own output")
         case = self._history_of(question)
         return case, check_trace(case, question.position, question.trace)
 
@@ -429,7 +434,7 @@ class Hop(Receiver):
             )
         if origin.credential != passage.credential or len(passage.hops) != self.position - 1:
             raise RoundStateError(
-                f"the passage is another user's, or does not wait for node {self.position}"
+                f"the passage is about another user, or its next step is not node {self.position}'s"
             )
         keys = check_passage(case, passage)  # T7
         sent, places = self._asked_about, {at: position for position, at in enumerate(self._order)}

@@ -113,7 +113,7 @@ def check_route(context: bytes, names: Sequence[str], keys: Sequence[NodeKey]) -
             blinding.append(element(key.blinding))  # K1
             verify_knowledge("blinding", bound, base, blinding[-1], key.blinding_proof)  # K2
             if position == 1 and (key.opening or key.opening_proof):
-                raise ProofError("it opens nothing, and has no key for that")
+                raise ProofError("node 1 decrypts no record, so it must have no opening key")
             if position > 1:
                 opening.append(element(key.opening))  # K1
                 verify_knowledge("opening", bound, base, opening[-1], key.opening_proof)  # K3

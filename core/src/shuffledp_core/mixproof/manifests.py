@@ -63,8 +63,8 @@ def check_mix(certificate: Certificate, keys: Sequence[RoundKey]) -> None:
     for key in keys:
         if isinstance(key.mixing, MixingKey) != certificate.verified:
             raise RoundKeyError(
-                f"the round key of {key.node[:80]!r} is not for the mixing that the certificate "
-                "names"
+                f"the round key of {key.node[:80]!r} is not for the kind of mixing that the "
+                "certificate names"
             )
 
 
@@ -82,9 +82,9 @@ def check_enrolment_key(certificate: Certificate, entry: RoundKey, roster: Roste
     name = certificate.population
     if mixing_part(entry).enrolment_key != roster.population(name).enrolment_key:
         raise ForeignDocumentError(
-            f"the enrolment key of {name!r} in this roster is another one than the round goes by, "
-            "so its claims cannot be judged here: use the roster of the round's time, or open the "
-            "round again once all have the new one"
+            f"this roster's enrolment key of {name!r} is not the one that the round uses, so the "
+            "round's claims cannot be verified: use the roster of the round's time, or open a "
+            "new round once all parties have the new roster"
         )
 
 

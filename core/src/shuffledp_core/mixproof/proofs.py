@@ -66,7 +66,7 @@ def verify_knowledge(
     c, z = _split_proof(proof)
     commitment = minus(multiply(z, base), multiply(c, point))
     if c != challenge(f"knows/{purpose}", *context, base, point, commitment):
-        raise ProofError(f"the proof of knowledge ({purpose}) does not hold")
+        raise ProofError(f"the proof of knowledge ({purpose}) does not verify")
 
 
 def prove_each(
@@ -138,7 +138,7 @@ def verify_equal(
     c, z = _split_proof(proof)
     commitments = [minus(multiply(z, base), multiply(c, point)) for base, point in (first, second)]
     if c != challenge(f"equal/{purpose}", *context, *first, *second, *commitments):
-        raise ProofError(f"the proof of equal logarithms ({purpose}) does not hold")
+        raise ProofError(f"the proof of equal logarithms ({purpose}) does not verify")
 
 
 def prove_all(
@@ -165,12 +165,12 @@ def verify_all(context: Context, points: Elements, proof: bytes) -> None:
     c, z = _split_proof(proof)
     commitment = minus(multiply(z, GENERATOR), points.powers(c))
     if c != challenge("claim", *context, b"".join(points), commitment):
-        raise ProofError("the proof of knowledge of all keys does not hold")
+        raise ProofError("the proof of knowledge of all keys does not verify")
 
 
 def _split_proof(proof: bytes) -> tuple[Scalar, Scalar]:
     if len(proof) != PROOF_BYTES:
-        raise ProofError(f"a proof has {PROOF_BYTES} bytes, not {len(proof)}")
+        raise ProofError(f"a proof must have {PROOF_BYTES} bytes, not {len(proof)}")
     return scalar(proof[:WIDTH]), scalar(proof[WIDTH:])
 
 

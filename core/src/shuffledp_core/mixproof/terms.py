@@ -78,7 +78,7 @@ class MixTerms:
         return self.messages_per_user * users + self.hops * self.dummies
 
     def messages_of(self, credential: bytes) -> int:
-        """Number of messages that the claim of this credential is for."""
+        """Number of messages in the claim of this credential."""
         return self.dummies if credential in self.node_credentials else self.messages_per_user
 
     def name_of(self, credential: bytes) -> str:
@@ -140,8 +140,7 @@ class MixTerms:
         """
         if not verifies(self.identities[position - 1], statement, signature):
             raise UnansweredError(
-                f"no answer: the party at position {position} has not signed its part for this "
-                "question"
+                f"no answer: the party at position {position} did not sign its part of this answer"
             )
 
     def faults(self, keys: Elements, messages: Sequence[bytes]) -> list[str]:

@@ -50,7 +50,7 @@ def verify_path(root: bytes, leaf: bytes, index: int, count: int, path: Path) ->
     Raises `ProofError`.
     """
     if not 0 <= index < count:
-        raise ProofError(f"no leaf {index} among {count}")
+        raise ProofError(f"there is no leaf {index} among {count} leaves")
     node = digest_parts("leaf", leaf)
     partners = list(path)
     while count > 1:

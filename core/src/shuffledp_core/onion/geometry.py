@@ -65,7 +65,7 @@ class Geometry(
 
     def __post_init__(self) -> None:
         refuse_plain(self.mix)
-        # With a single hop the node that knows the senders would also see the symbols, and nobody
+        # With a single hop the node that knows the senders would also see the symbols, and no one
         # else would mix.
         if not 2 <= self.hops <= MAX_HOPS:
             raise ValueError(f"hops must be from 2 to {MAX_HOPS}, not {self.hops}")

@@ -72,7 +72,7 @@ def seal_envelopes(
     if len(public_keys) != geometry.hops or any(
         len(user_messages) != messages for user_messages in users
     ):
-        raise ValueError("the number of round keys or messages does not fit the geometry")
+        raise ValueError("the number of round keys or of messages does not fit the geometry")
     # One message of another length could be followed by it through every shuffle.
     if any(
         len(message) != geometry.plain_bytes for user_messages in users for message in user_messages
@@ -133,7 +133,7 @@ def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelop
     # tells nothing.
     if len(envelope) != geometry.envelope_bytes:
         raise InvalidSubmissionError(
-            f"the envelope has {len(envelope)} bytes where this round needs "
+            f"the envelope has {len(envelope)} bytes, but this round needs "
             f"{geometry.envelope_bytes}; fetch the manifest again and seal for its geometry"
         )
     try:
@@ -185,7 +185,8 @@ def peel(
     width = geometry.record_bytes(position)
     if len(packed) % width:
         raise BadBatchError(
-            f"{len(packed)} bytes are not a whole number of {width}-byte records: the batch is torn"
+            f"the batch has {len(packed)} bytes, not a whole number of {width}-byte records: it "
+            "is damaged"
         )
     opened = suite_named(geometry.suite).open_batch(
         private_key, binding(round_id, position), packed, width

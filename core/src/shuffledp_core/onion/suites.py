@@ -184,7 +184,10 @@ class SealedBox:
         Through the accelerator where there is one and its lanes are filled.
         """
         if len(sources) != len(plaintexts) or len({len(plaintext) for plaintext in plaintexts}) > 1:
-            raise ValueError("a batch has plaintexts of one length, and a source for each")
+            raise ValueError(
+                "the plaintexts of a batch must have the same length, and each needs a source "
+                "of randomness"
+            )
         fast = engine()
         if fast is None or len(plaintexts) < fast.lanes:
             turn = iter(sources)

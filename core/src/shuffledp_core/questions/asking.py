@@ -44,11 +44,11 @@ MOST_CELLS: Final = 100_000
 """Most cells of a question."""
 
 OTHERS: Final = "none of these"
-"""Name of the symbol for everybody who is in no cell, where a description has no other."""
+"""Name of the symbol for everyone who is in no cell, where a description has no other."""
 
 
 class QuestionKind(StrEnum):
-    """What a question asks for.
+    """The kind of answer that a question asks for.
 
     People with each value of one field, with each combination of several, or with each value of
     several fields by themselves; quantiles of one field; the most frequent texts of one field; or
@@ -93,7 +93,7 @@ class RecordQuestion:
         where: conditions by field; people who do not meet all of them are counted as others.
         id: identifier, such as "table-of-sex-age".
         text: one sentence for people.
-        others: name of the symbol for everybody who is in no cell.
+        others: name of the symbol for everyone who is in no cell.
     """
 
     schema: RecordSchema
@@ -190,7 +190,7 @@ class RecordQuestion:
 
     @property
     def is_open(self) -> bool:
-        """Whether it asks for the most frequent texts."""
+        """True if the question asks for the most frequent texts."""
         return self.kind is QuestionKind.STRINGS
 
     @property

@@ -74,8 +74,8 @@ class Limits(Section, frozen=True, kw_only=True):
 
     @property
     def most_accepted(self) -> int:
-        """Most connections accepted at all, before the surplus is closed again."""
-        # Room for a burst between two looks at the connections; beyond it gRPC refuses everybody
+        """Largest number of connections that are accepted before the surplus is closed again."""
+        # Room for a burst between two looks at the connections; beyond it gRPC refuses everyone
         # alike, parties too.
         return 4 * self.connections
 
@@ -150,6 +150,4 @@ def parse_config(data: bytes, model: type[SectionT], source: str, base: Path) ->
             f"{source}: values are nested too deeply; see deploy/config for samples"
         ) from error
     except (msgspec.DecodeError, ValueError, TypeError, OverflowError) as error:
-        raise ConfigError(
-            f"{source}: {error}; see deploy/config for a sample of every key"
-        ) from error
+        raise ConfigError(f"{source}: {error}; deploy/config has a sample of every key") from error

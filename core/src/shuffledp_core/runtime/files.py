@@ -92,7 +92,7 @@ def erase(path: Path) -> None:
             # Before the truncation: zeros for blocks that are no longer the file's need never reach
             # the disk.
             os.fsync(file.fileno())
-            file.truncate(0)  # gives the blocks back even while somebody still holds the file open
+            file.truncate(0)  # gives the blocks back even while someone still holds the file open
         path.unlink()
     except FileNotFoundError:
         return
@@ -110,6 +110,6 @@ def erase_folder(folder: Path) -> None:
 
 
 def _create(path: Path) -> BinaryIO:
-    # Emptied, not refused as in `write_new`: nobody counts on a part, and a crash may have left one
+    # Emptied, not refused as in `write_new`: no one counts on a part, and a crash may have left one
     # of this name.
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "w+b")

@@ -74,7 +74,7 @@ class Identity:
 
 
 MOST_BYTES: Final = 2**26
-"""Of a file that somebody names: what has no end, such as a device, would take all memory."""
+"""Of a file that someone names: what has no end, such as a device, would take all memory."""
 
 
 def read_file(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
@@ -191,16 +191,16 @@ def require_current(roster: Roster, now: int) -> None:
     """
     if roster.serial < 1:
         raise StaleRosterError(
-            f"the roster of {roster.deployment!r} has no serial number, it was made by an "
-            f"older version: create a new one with `shuffledp keys renew --roster` where the "
-            f"root key is, and distribute it to all parties and devices"
+            f"the roster of {roster.deployment!r} has no serial number, because an older version "
+            "made it: make a new one with `shuffledp keys renew --roster` on the machine that "
+            "has the root key, and distribute it to all parties and devices"
         )
     if now >= roster.expires_at:
         ended = dt.datetime.fromtimestamp(roster.expires_at / 1000, dt.UTC)
         raise StaleRosterError(
             f"the roster of {roster.deployment!r} (serial {roster.serial}) ended on "
-            f"{ended:%Y-%m-%d}: get the current one; its owner makes it with `shuffledp keys "
-            "renew --roster`"
+            f"{ended:%Y-%m-%d}: get the current one; the deployment's owner makes it with "
+            "`shuffledp keys renew --roster`"
         )
 
 
@@ -221,8 +221,9 @@ def _remember(state: Path, serial: int, digest: str) -> None:
             return
         if serial <= newest:
             raise StaleRosterError(
-                f"this roster has serial {serial}, and roster {newest} was in use here before"
-                f"{', with other contents' if serial == newest else ''}: get the current one"
+                f"this roster has serial {serial}, but roster {newest} was in use here "
+                f"before{', with other contents' if serial == newest else ''}: get the current "
+                "one"
             )
         # A fresh name: `write_new` takes no existing file, and a part left by a crash must not stop
         # every start.
@@ -236,7 +237,7 @@ def _remember(state: Path, serial: int, digest: str) -> None:
         ) from error
     except (ValueError, IndexError) as error:
         raise ConfigError(
-            f"{file} is damaged; if you know that the roster is the present one, remove it"
+            f"{file} is damaged; remove it if you are sure that the roster is the current one"
         ) from error
 
 

@@ -22,7 +22,7 @@ async def finish_if_cancelled(work: Awaitable[_T]) -> _T:
         # runs to its end.
         await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # nobody is left to hear it
+            task.exception()  # no one is left to hear it
         raise
 
 

@@ -37,7 +37,7 @@ def begin() -> None:
 
 def _follow(sentinel: int) -> None:
     wait_for([sentinel])
-    os._exit(1)  # the parent was killed: nobody waits for what this process computes
+    os._exit(1)  # the parent was killed: no one waits for what this process computes
 
 
 class WorkerPool(ProcessPoolExecutor):

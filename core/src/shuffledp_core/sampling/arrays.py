@@ -47,7 +47,7 @@ class RandomArrays:
 
         A word of w bits, 2^w >= bound, is accepted below the largest multiple of the bound, and its
         remainder is the draw: equally many accepted words lead to each. A rejected word is drawn
-        anew, and fewer than half of them are.
+        afresh, and fewer than half of them are.
 
         Raises:
             ValueError: the bound is not from 1 to 2^63.
@@ -82,7 +82,7 @@ class RandomArrays:
         """`count` independent coins, each True with exactly probability 0.d1 d2 .. to the base 256.
 
         A coin is whether U, uniform on [0, 1), is smaller. Digits of U are drawn while they equal
-        those of the probability: one of 256 coins goes on to a next digit, so that all end with
+        those of the probability: one of 256 coins continues to a next digit, so that all end with
         certainty.
 
         Args:

@@ -88,7 +88,7 @@ def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
     """
     if epsilon < LEAST_EPSILON:
         raise ValueError(
-            f"epsilon must be at least 2^-40 in bulk, not {epsilon}: draw it one by one"
+            f"epsilon must be at least 2^-40 for sampling in bulk, not {epsilon}: draw one by one"
         )
     scale = epsilon.denominator
     low = _low_parts(scale, count, arrays)
@@ -101,7 +101,7 @@ def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
     ]
     if max(quotients, default=0) > MOST:
         raise OverflowError(
-            "noise of more than 62 bits, which has probability exp(-2^22): draw again"
+            "the drawn noise has more than 62 bits, which has probability exp(-2^22): draw again"
         )
     return np.array(quotients, dtype=np.int64)
 
@@ -111,7 +111,7 @@ def discrete_laplace(epsilon: Fraction, count: int, arrays: RandomArrays) -> Int
 
     As `sampling.discrete_laplace`.
 
-    A geometric magnitude with a fair sign, both drawn anew for "minus zero". Arguments and errors
+    A geometric magnitude with a fair sign, both drawn afresh for "minus zero". Arguments and errors
     as `geometric`.
     """
 

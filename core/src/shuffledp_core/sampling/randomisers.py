@@ -52,8 +52,8 @@ def randomise(
     # To Python True is the integer 1: a device that meant "yes" would answer another question.
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < spec.domain:
         raise UsageError(
-            f"the value must be a whole number from 0 to {spec.domain - 1}: this round asks for "
-            "no other"
+            f"the value must be a whole number from 0 to {spec.domain - 1}: this round's "
+            "mechanism accepts no other"
         )
     name = spec.response_name
     if name is None or recall is None:
@@ -86,8 +86,8 @@ def randomise_in_bulk(
         given.size and not 0 <= int(given.min()) <= int(given.max()) < spec.domain
     ):
         raise UsageError(
-            f"values must be whole numbers from 0 to {spec.domain - 1}: this round asks for no "
-            "other"
+            f"values must be whole numbers from 0 to {spec.domain - 1}: this round's mechanism "
+            "accepts no others"
         )
     flat = given.ravel()
     answers = np.empty(given.size, dtype=np.int64)

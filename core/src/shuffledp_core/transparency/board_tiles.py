@@ -77,7 +77,10 @@ class TiledBoard:
         width = geometry.plain_bytes
         packed = np.frombuffer(board, dtype=np.uint8) if isinstance(board, bytes) else board
         if packed.size % width:
-            raise ValueError(f"{packed.size} bytes are not whole numbers of {width}-byte messages")
+            raise ValueError(
+                f"the board has {packed.size} bytes, which is not a whole number of {width}-byte "
+                "messages"
+            )
         rows = _sorted_rows(packed.reshape(-1, width), geometry)
         bits = tile_bits(len(rows), geometry)
         begins = _begins_of(rows, bits, geometry)
@@ -117,7 +120,7 @@ def read_tile(tile: bytes, index: int, bits: int, geometry: Geometry, root: byte
             'reads; check with the whole board (receipts = "board")'
         )
     if len(tile) < proof_bytes or len(messages) % geometry.plain_bytes:
-        raise BadBatchError(f"tile {index} does not hold a proof and whole messages")
+        raise BadBatchError(f"tile {index} does not consist of a proof and whole messages")
     hashes = [tile[at : at + HASH_BYTES] for at in range(0, proof_bytes, HASH_BYTES)]
     try:
         check_inclusion(leaf_hash(messages), index, 1 << bits, hashes, root)  # 2
@@ -129,7 +132,9 @@ def read_tile(tile: bytes, index: int, bits: int, geometry: Geometry, root: byte
     is_sorted = np.array_equal(rows, _sorted_rows(rows, geometry))  # 3
     ends = (messages[: geometry.plain_bytes], messages[len(messages) - geometry.plain_bytes :])
     if not is_sorted or any(end and tile_of(end, bits, geometry) != index for end in ends):
-        raise BadBatchError(f"tile {index} has messages of another tile, or in another order")
+        raise BadBatchError(
+            f"tile {index} has messages that belong to another tile, or has them in another order"
+        )
     return messages
 
 
@@ -161,7 +166,7 @@ def _runs_of(ties: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
 
 
 def _begins_of(rows: NDArray[np.uint8], bits: int, geometry: Geometry) -> NDArray[np.int64]:
-    """Where the tiles begin among sorted messages, and the end."""
+    """Index of each tile's first message among the sorted messages, and their number."""
     tags = np.ascontiguousarray(rows[:, geometry.tag_at][:, :_PREFIX_BYTES])
     prefixes = tags.view(">u4").ravel().astype(np.uint64) >> np.uint64(8 * _PREFIX_BYTES - bits)
     indices = np.arange((1 << bits) + 1, dtype=np.uint64)

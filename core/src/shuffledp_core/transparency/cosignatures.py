@@ -48,7 +48,7 @@ def check_cosignature(note: Note, key: NoteKey) -> int:
     """
     blob = signature_of(note, key)
     if len(blob) != _TIME_BYTES + _SIGNATURE_BYTES or blob[0] >> 7:
-        raise SignatureError(f"the cosignature of {key.name} does not have its form")
+        raise SignatureError(f"the cosignature of {key.name} is malformed")
     time = int.from_bytes(blob[:_TIME_BYTES], "big")
     check_note_signature(key, blob[_TIME_BYTES:], _message(note.text, time))
     return time

@@ -58,8 +58,8 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         data = to_json(self)
         if len(data) > MAX_ENTRY_BYTES:
             raise ValueError(
-                f"the log entry of round {self.round_id} has {len(data):,} bytes, more than "
-                f"{MAX_ENTRY_BYTES:,}"
+                f"the log entry of round {self.round_id} has {len(data):,} bytes, more than the "
+                f"{MAX_ENTRY_BYTES:,} that an entry may have"
             )
         return data
 
@@ -72,7 +72,7 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         """
         entry = from_json(data, cls)
         if to_json(entry) != data:
-            raise MalformedDocumentError("a log entry is not in its one encoding")
+            raise MalformedDocumentError("a log entry is not in its canonical encoding")
         return entry
 
 

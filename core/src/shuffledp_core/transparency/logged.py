@@ -52,7 +52,9 @@ def read_cosigned(proof: InclusionProof, key: NoteKey, terms: LogTerms) -> Cosig
     note = parse_note(proof.note)
     checkpoint = parse_checkpoint(check_note(note, key))
     if checkpoint.origin != key.name:
-        raise LogProofError(f"the checkpoint is of {checkpoint.origin}, not of {key.name}")
+        raise LogProofError(
+            f"the checkpoint is of the log {checkpoint.origin}, expected {key.name}"
+        )
     names = tuple(key.name for key in known_cosigners(note, terms))
     if len(names) < terms.threshold:
         raise LogProofError(
@@ -137,13 +139,15 @@ def check_result_manifest(result: Result, manifest: Signed, roster: Roster) -> N
         if roster.log_terms is None:
             return
         raise MalformedDocumentError(
-            f"the result of round {result.round_id} does not name its manifest, so others may have "
-            "been shown another one; the analyst runs an earlier version, or hides it"
+            f"the result of round {result.round_id} does not name its manifest, so others may "
+            "have been shown a different one; the analyst runs an earlier version, or hides the "
+            "manifest"
         )
     if document_digest(manifest) != named:
         raise FalseResultError(
-            f"the result of round {result.round_id} is of another manifest than the one shown "
-            "here: analyst and nodes signed two for one round; keep both: they are evidence"
+            f"the result of round {result.round_id} is of a different manifest from the one "
+            "shown here: analyst and nodes signed two for one round; keep both: they are "
+            "evidence"
         )
 
 
@@ -163,13 +167,17 @@ def _check_entry(
 ) -> CosignedCheckpoint:
     terms = roster.log_terms
     if terms is None:
-        raise LogProofError(f"the roster of {roster.deployment!r} names no witnesses of its log")
+        raise LogProofError(
+            f"the roster of {roster.deployment!r} names no witnesses for its public log"
+        )
     cosigned = read_cosigned(shown, key, terms)  # 1
     checkpoint = cosigned.checkpoint
     try:
         data = entry.to_bytes()
     except ValueError as error:
-        raise LogProofError(f"no log holds the round's entry: {error}") from error
+        raise LogProofError(
+            f"the round's entry is in none of the deployment's logs: {error}"
+        ) from error
     leaf = leaf_hash(data)
     check_inclusion(leaf, shown.index, checkpoint.size, shown.hashes, checkpoint.root)  # 2
     return cosigned
@@ -214,9 +222,9 @@ def check_ended(checkpoint: Checkpoint, ended: EndedLog) -> None:
     is_same = checkpoint.size < ended.size or checkpoint.root.hex() == ended.root
     if checkpoint.size > ended.size or not is_same:
         raise LogProofError(
-            f"the roster says that the log {checkpoint.origin} ended at size {ended.size:,}, "
-            f"and its checkpoint of size {checkpoint.size:,} is not of that log: do not rely on "
-            "rounds of this deployment"
+            f"the roster states that the log {checkpoint.origin} ended at size {ended.size:,}, "
+            f"and the checkpoint of size {checkpoint.size:,} does not belong to that log: do not "
+            "rely on rounds of this deployment"
         )
 
 
@@ -234,7 +242,7 @@ def check_same_history(shown: CosignedCheckpoint, remembered: CosignedCheckpoint
     size = older.checkpoint.size
     if size >= newer.window.base and newer.window.root(size) != older.checkpoint.root:
         raise LogProofError(
-            f"the public log of {shown.checkpoint.size:,} entries and the one of "
-            f"{remembered.checkpoint.size:,} that this device was shown before are two "
-            "histories: the ledger was set back, or its accountant lies; do not take part"
+            f"the public log of {shown.checkpoint.size:,} entries does not extend the one of "
+            f"{remembered.checkpoint.size:,} that this device saw before: the ledger was set "
+            "back, or its accountant lies; do not take part"
         )

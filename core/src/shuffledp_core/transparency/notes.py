@@ -52,7 +52,9 @@ class NoteKey:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"a key of notes needs a name without space and plus: {self.name!r}")
+            raise ValueError(
+                f"the name of a note's key must have no spaces and no plus: {self.name!r}"
+            )
 
     def key_id(self) -> bytes:
         """The four bytes by which signatures name their key."""
@@ -104,7 +106,9 @@ def parse_note(data: bytes) -> Note:
         MalformedDocumentError: these bytes are not a note, or are too long.
     """
     if len(data) > MAX_NOTE_BYTES:
-        raise MalformedDocumentError(f"a note of {len(data)} bytes is longer than {MAX_NOTE_BYTES}")
+        raise MalformedDocumentError(
+            f"a note of {len(data)} bytes is longer than the {MAX_NOTE_BYTES} that a note may have"
+        )
     try:
         content = data.decode()
     except UnicodeDecodeError as error:
@@ -113,7 +117,9 @@ def parse_note(data: bytes) -> Note:
     if any(ord(character) < ord(" ") and character != "\n" for character in content):
         raise MalformedDocumentError("a note must not contain control characters")
     if not separator or not after.endswith("\n"):
-        raise MalformedDocumentError("a note ends with an empty line and lines with signatures")
+        raise MalformedDocumentError(
+            "a note must end with an empty line and the lines of its signatures"
+        )
     lines = after.removesuffix("\n").split("\n")
     if len(lines) > MAX_SIGNATURES:
         raise MalformedDocumentError(f"a note has more than {MAX_SIGNATURES} signatures")
@@ -149,7 +155,7 @@ def signature_of(note: Note, key: NoteKey) -> bytes:
     for name, blob in note.signatures:
         if (name, blob[:_KEY_ID_BYTES]) == expected:
             return blob[_KEY_ID_BYTES:]
-    raise SignatureError(f"the note is not signed by {key.name}")
+    raise SignatureError(f"the note has no signature by {key.name}")
 
 
 def is_signed_by_namesake(note: Note, key: NoteKey) -> bool:
@@ -163,7 +169,7 @@ def check_note_signature(key: NoteKey, signature: bytes, message: bytes) -> None
     try:
         check_signature(key.public_key, signature, message)
     except InvalidSignature as error:
-        raise SignatureError(f"the signature of {key.name} on the note does not hold") from error
+        raise SignatureError(f"the signature of {key.name} on the note does not verify") from error
 
 
 def parse_checkpoint(text: str) -> Checkpoint:
@@ -174,10 +180,10 @@ def parse_checkpoint(text: str) -> Checkpoint:
     """
     lines = text.removesuffix("\n").split("\n")
     if len(lines) != 3 or not _NAME.fullmatch(lines[0]) or not _SIZE.fullmatch(lines[1]):
-        raise MalformedDocumentError("a checkpoint has three lines: origin, size and root")
+        raise MalformedDocumentError("a checkpoint must have three lines: origin, size and root")
     root = decode_base64(lines[2])
     if len(root) != HASH_BYTES:
-        raise MalformedDocumentError(f"a checkpoint's root has {HASH_BYTES} bytes")
+        raise MalformedDocumentError(f"a checkpoint's root must have {HASH_BYTES} bytes")
     return Checkpoint(lines[0], int(lines[1]), root)
 
 

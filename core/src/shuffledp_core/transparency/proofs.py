@@ -60,10 +60,12 @@ class InclusionProof:
         if lines and lines[0].startswith(_EXTRA):
             extra = decode_base64(lines.pop(0).removeprefix(_EXTRA))
             if not extra:
-                raise MalformedDocumentError("a proof without extra data has no line for them")
+                raise MalformedDocumentError("a proof with a line for extra data must have some")
         index = _INDEX.fullmatch(lines[0]) if lines else None
         if header != _HEADER or index is None:
-            raise MalformedDocumentError(f"not a proof of inclusion: {header[:80]!r}")
+            raise MalformedDocumentError(
+                f"the header or index of a proof of inclusion is malformed: {header[:80]!r}"
+            )
         return cls(int(index[1]), _parse_hashes(lines[1:]), note, extra)
 
 
@@ -95,7 +97,9 @@ class AddCheckpoint:
         lines, note = _split(data)
         old = _OLD.fullmatch(lines[0])
         if old is None:
-            raise MalformedDocumentError(f"not a request to a witness: {lines[0][:80]!r}")
+            raise MalformedDocumentError(
+                f"a request to a witness must begin with the old size of the log: {lines[0][:80]!r}"
+            )
         return cls(int(old[1]), _parse_hashes(lines[1:]), note)
 
 
@@ -112,14 +116,15 @@ def _split(data: bytes) -> tuple[list[str], bytes]:
     """The lines before the first empty line, and what follows it."""
     head, separator, note = _decode(data).partition("\n\n")
     if not separator:
-        raise MalformedDocumentError("a proof ends with an empty line and a checkpoint")
+        raise MalformedDocumentError("a proof must end with an empty line and a checkpoint")
     return head.split("\n"), note.encode()
 
 
 def _decode(data: bytes) -> str:
     if len(data) > MAX_PROOF_BYTES:
         raise MalformedDocumentError(
-            f"a proof of {len(data)} bytes is longer than {MAX_PROOF_BYTES}"
+            f"a proof of {len(data)} bytes is longer than the {MAX_PROOF_BYTES} that a proof may "
+            "have"
         )
     try:
         return data.decode()
@@ -132,5 +137,5 @@ def _parse_hashes(lines: Sequence[str]) -> tuple[bytes, ...]:
         raise MalformedDocumentError(f"a proof has more than {MAX_HASHES} hashes")
     hashes = tuple(decode_base64(line) for line in lines)
     if any(len(hashed) != HASH_BYTES for hashed in hashes):
-        raise MalformedDocumentError(f"a hash of a proof has {HASH_BYTES} bytes")
+        raise MalformedDocumentError(f"a hash in a proof must have {HASH_BYTES} bytes")
     return hashes

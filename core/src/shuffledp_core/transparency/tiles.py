@@ -53,7 +53,7 @@ def _index_path(index: int) -> str:
 
 def _partial(width: int) -> str:
     if not 1 <= width <= TILE_WIDTH:
-        raise ValueError(f"a tile has 1 to {TILE_WIDTH} hashes, not {width}")
+        raise ValueError(f"a tile must have 1 to {TILE_WIDTH} hashes, not {width}")
     return "" if width == TILE_WIDTH else f"{PARTIAL_SUFFIX}/{width}"
 
 
@@ -92,8 +92,8 @@ def pack_bundle(entries: Sequence[bytes]) -> bytes:
     for entry in entries:
         if len(entry) > MAX_ENTRY_BYTES:
             raise ValueError(
-                f"an entry of {len(entry)} bytes is longer than {MAX_ENTRY_BYTES}, which is what a "
-                "log can hold"
+                f"an entry of {len(entry)} bytes is longer than the {MAX_ENTRY_BYTES} that a log "
+                "entry may have"
             )
     return b"".join(len(entry).to_bytes(_LENGTH_BYTES, "big") + entry for entry in entries)
 
@@ -111,7 +111,9 @@ def unpack_bundle(data: bytes, width: int) -> list[bytes]:
         position = start + int.from_bytes(data[position:start], "big")
         entries.append(data[start:position])
     if position != len(data) or len(entries) != width:
-        raise MalformedDocumentError(f"a bundle of the log does not hold {width} whole entries")
+        raise MalformedDocumentError(
+            f"a bundle of the log does not consist of {width} whole entries"
+        )
     return entries
 
 
@@ -122,7 +124,7 @@ def unpack_tile(data: bytes, width: int) -> list[bytes]:
         MalformedDocumentError: it does not hold exactly `width` hashes.
     """
     if len(data) != width * HASH_BYTES:
-        raise MalformedDocumentError(f"a tile of the log does not hold {width} hashes")
+        raise MalformedDocumentError(f"a tile of the log does not consist of {width} hashes")
     return [data[start : start + HASH_BYTES] for start in range(0, len(data), HASH_BYTES)]
 
 

@@ -72,14 +72,14 @@ class MerkleTree:
         """Hashes that show that the first `old` leaves begin the first `size` leaves."""
         size = self.size if size is None else self._check_size(size)
         if not 0 <= old <= size:
-            raise ValueError(f"{old} leaves are no beginning of {size}")
+            raise ValueError(f"a consistency proof needs an old size from 0 to {size}, not {old}")
         if old in {0, size}:
             return []
         return self._subproof(old, 0, size, is_outer=True)
 
     def _check_size(self, size: int) -> int:
         if not 0 <= size <= self.size:
-            raise ValueError(f"the tree has {self.size} leaves, not {size}")
+            raise ValueError(f"the tree has {self.size} leaves, fewer than {size}")
         return size
 
     def _root(self, begin: int, end: int) -> bytes:
@@ -129,7 +129,7 @@ def check_inclusion(
     computed = leaf
     for sibling in proof:
         if last == 0:
-            raise LogProofError("the inclusion proof is longer than the tree is high")
+            raise LogProofError("the inclusion proof has more hashes than the tree has levels")
         if node % 2 == 1 or node == last:
             computed = node_hash(sibling, computed)
             while node % 2 == 0 and node:
@@ -155,13 +155,15 @@ def check_consistency(
         raise LogProofError(f"the log shrank from {old} entries to {size}")
     if old in {0, size}:
         if proof or (old == size and old_root != root) or (old == 0 and old_root != EMPTY_ROOT):
-            raise LogProofError(f"two different logs of {old} entries: the log shows two histories")
+            raise LogProofError(
+                f"there are two different logs of {old} entries: the log shows two histories"
+            )
         return
     before, after = _fold_consistency(old, old_root, size, list(proof))
     if before != old_root or after != root:
         raise LogProofError(
-            f"the first {old} entries of the log are not those that it showed before: it shows "
-            "two histories"
+            f"the first {old} entries of the log differ from those that it showed before: it "
+            "shows two histories"
         )
 
 
@@ -179,7 +181,7 @@ def _fold_consistency(
     before = after = hashes.pop(0) if node else old_root
     for sibling in hashes:
         if last == 0:
-            raise LogProofError("the consistency proof is longer than the tree is high")
+            raise LogProofError("the consistency proof has more hashes than the tree has levels")
         if node % 2 == 1 or node == last:
             before = node_hash(sibling, before)
             after = node_hash(sibling, after)
@@ -191,5 +193,5 @@ def _fold_consistency(
         node >>= 1
         last >>= 1
     if last:
-        raise LogProofError("the consistency proof is shorter than the tree is high")
+        raise LogProofError("the consistency proof has too few hashes")
     return before, after

@@ -63,10 +63,10 @@ class LogWindow:
         count = base.bit_count()
         if not 0 <= size - base <= MOST_WINDOW:
             raise MalformedDocumentError(
-                f"the window of a log of {size:,} entries does not begin at {base:,}"
+                f"the window of a log of {size:,} entries cannot begin at entry {base:,}"
             )
         if len(hashes) != HASH_BYTES * (count + size - base):
-            raise MalformedDocumentError("the window of a log does not have its length")
+            raise MalformedDocumentError("the window of a log has the wrong length")
         parts = tuple(hashes[i : i + HASH_BYTES] for i in range(0, len(hashes), HASH_BYTES))
         return cls(base, parts[:count], parts[count:])
 
@@ -78,7 +78,9 @@ class LogWindow:
     def root(self, size: int) -> bytes:
         """Root of the log's first `size` entries, from `base` to all of them."""
         if not self.base <= size <= self.size:
-            raise ValueError(f"a window from {self.base} to {self.size} has no root of {size}")
+            raise ValueError(
+                f"a window from {self.base} to {self.size} cannot give the root of {size} entries"
+            )
         # The complete subtrees so far, with the levels of their roots.
         peaks = list(zip(_levels(self.base), self.peaks, strict=True))
         for leaf in self.leaves[: size - self.base]:
@@ -97,7 +99,9 @@ class LogWindow:
     def check(self, checkpoint: Checkpoint) -> None:
         """Check that the window is of this checkpoint; `LogProofError` if it is not."""
         if self.size != checkpoint.size or self.root(self.size) != checkpoint.root:
-            raise LogProofError("the window beside the checkpoint is not of its log")
+            raise LogProofError(
+                "the window of the log does not match the checkpoint that came with it"
+            )
 
 
 def _levels(size: int) -> list[int]:

@@ -25,7 +25,7 @@ from shuffledp_core.vocabulary import PROTOCOL
 
 MAX_WAITING_BYTES: Final = 2**24
 MAX_WAITING: Final = 1000
-"""Documents that wait for a broker that is away; the oldest go first, since everybody may ask the
+"""Documents that wait for a broker that is away; the oldest go first, since everyone may ask the
 analyst.
 """
 
@@ -147,7 +147,7 @@ class Announcer:
         will = None if self._status is None else Will(self._status[0], OFFLINE)
         async with connect(self._broker, will=will) as connection:
             if self._status is not None:
-                # On every connection anew: the broker has published the last will of the one
+                # On every connection afresh: the broker has published the last will of the one
                 # before.
                 self.publish(*self._status)
             while True:

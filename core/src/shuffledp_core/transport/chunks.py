@@ -39,14 +39,16 @@ class Offsets:
         """
         if offset != self.received:
             raise BadBatchError(
-                f"a chunk at offset {offset} arrived where {self.received} was next; send it all "
-                "again"
+                f"the next chunk should begin at offset {self.received}, but one at offset "
+                f"{offset} arrived; send everything again"
             )
         if self.received + length > self.total:
-            raise BadBatchError(f"more than the announced {self.total} bytes arrived")
+            raise BadBatchError(f"more bytes arrived than the announced {self.total}")
         self.received += length
 
     def finish(self) -> None:
         """Raises `BadBatchError` when bytes are missing."""
         if self.received != self.total:
-            raise BadBatchError(f"{self.received} of {self.total} bytes arrived; send it all again")
+            raise BadBatchError(
+                f"only {self.received} of {self.total} bytes arrived; send everything again"
+            )

@@ -52,10 +52,11 @@ class Line:
         except TimeoutError as error:
             if evicted:
                 raise BusyError(
-                    "too many callers keep this party waiting; call again, and send at once"
+                    "this party is busy with other callers; call again, and send without pauses"
                 ) from error
             raise BusyError(
-                f"the call did not begin within {self._seconds:g} s; call again, and send at once"
+                f"the call's request did not begin within {self._seconds:g} s; call again, and "
+                "send without pauses"
             ) from error
 
     def _enter(self, scope: asyncio.Timeout, peer: str) -> None:
@@ -96,15 +97,14 @@ class Slots:
             if not scope.expired():
                 raise  # the block's own
             raise BusyError(
-                "another address needed this slot for a long answer; ask again later"
+                "this call was ended because another address needed its slot for a long answer; "
+                "retry later"
             ) from error
 
     def _enter(self, scope: asyncio.Timeout, peer: str) -> None:
         if len(self._waiting_calls) >= self._places:
             if not self._waiting_calls.has_larger_share(peer):
-                raise BusyError(
-                    f"all {self._places} slots for long answers are taken; ask again later"
-                )
+                raise BusyError(f"all {self._places} slots for long answers are taken; retry later")
             _evict_from(self._waiting_calls)
         self._waiting_calls.add(scope, peer)
 
@@ -142,7 +142,8 @@ class Doorway:
             _when_over(context, lambda: self._of_parties.subtract([party]))
             if self._of_parties[party] > self._limits.party_calls:
                 raise BusyError(
-                    f"{party!r} has {self._limits.party_calls} calls under way; end some of them"
+                    f"{party!r} already has {self._limits.party_calls} calls under way, the "
+                    "maximum; end some of them"
                 )
 
     def line(self, who: str) -> Line:
@@ -185,7 +186,7 @@ class Doorway:
 
     def _give_up(self, context: Context) -> None:
         self._taken_in(context)
-        # The connection, not the call: gRPC keeps an answer that nobody takes in for as long as its
+        # The connection, not the call: gRPC keeps an answer that no one takes in for as long as its
         # connection lives.
         self.connections.hang_up(context.peer())
 

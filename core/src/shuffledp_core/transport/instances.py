@@ -71,6 +71,6 @@ class Instances:
         began = now() - int(match[2]) / 1000
         if last is not None and last.instance != match[1] and began < last.asked_at:
             raise DuplicateIdentityError(
-                f"two processes run as {party} ({last.instance} and {match[1]}): stop one, and "
-                "open a new round"
+                f"two processes run as {party} ({last.instance} and {match[1]}): stop one of "
+                "them, and open a new round"
             )

@@ -126,7 +126,7 @@ class BrokerConnection:
     async def subscribe(self) -> AsyncIterator[bytes]:
         """Subscribe at QoS 0 to the connection's pattern. Yields payloads, retained ones first."""
         if self._pattern is None:
-            raise ValueError("this connection has no pattern to subscribe to")
+            raise ValueError("the connection to the broker has no pattern to subscribe to")
         seconds = broker_guard.ANSWER_SECONDS
         await self._while_connected(self._client.subscribe(self._pattern, qos=0, timeout=seconds))
         return self._payloads()
@@ -144,12 +144,12 @@ class BrokerConnection:
             async with self._guard.request:
                 if ended.done():
                     work.close()
-                    raise ConnectionError("the connection has ended")
+                    raise ConnectionError("the connection to the broker has ended")
                 task = asyncio.ensure_future(work)
                 try:
                     await asyncio.wait({task, ended}, return_when=asyncio.FIRST_COMPLETED)
                     if not task.done():
-                        raise ConnectionError("the connection has ended")
+                        raise ConnectionError("the connection to the broker has ended")
                     return task.result()
                 finally:
                     task.cancel()

@@ -54,7 +54,7 @@ async def probe(config: ServiceConfig) -> None:
     async with channel_to(party, config.keys, roster) as channel, translate_errors(config.name):
         serves = await ask_health(channel)
     if not serves:
-        raise UnreachableError(f"{config.name} answers, but does not serve: it is stopping")
+        raise UnreachableError(f"{config.name} answers but accepts no calls: it is stopping")
 
 
 async def ask_health(channel: grpc.aio.Channel) -> bool:

@@ -23,7 +23,7 @@ async def read_header(requests: AsyncIterable[batch_pb2.AddBatchRequest]) -> byt
         if request.WhichOneof("part") == "header":
             return request.header
         break
-    raise BadBatchError("a batch begins with its signed header; send it all again")
+    raise BadBatchError("a batch must begin with its signed header; send everything again")
 
 
 async def batch_chunks(
@@ -32,7 +32,7 @@ async def batch_chunks(
     """The chunks behind the header; `BadBatchError` when anything else follows it."""
     async for request in requests:
         if request.WhichOneof("part") != "chunk":
-            raise BadBatchError("after its header a batch consists of chunks; send it all again")
+            raise BadBatchError("only chunks may follow a batch's header; send everything again")
         yield request.chunk.offset, request.chunk.data
 
 
@@ -100,5 +100,5 @@ def check_digest(signed: str, actual: str) -> None:
     """Raises `BadBatchError` unless the bytes are those that the sender committed to."""
     if actual != signed:
         raise BadBatchError(
-            f"the batch has digest {actual} where its sender signed {signed}; send it again"
+            f"the batch has digest {actual}, but its sender signed {signed}; send it again"
         )

@@ -41,7 +41,7 @@ def require_readable(response: T | None, party: str) -> T:
     """A party's response; `NodeFault` when its bytes could not be read."""
     if response is None:
         raise NodeFault(
-            f"{party} answered with bytes that are not a message of this protocol; see its "
+            f"{party} answered with bytes that are not a message of this protocol; check its "
             "version and log"
         )
     return response
@@ -63,7 +63,7 @@ def _tolerant(deserializer: Callable[[bytes], Any] | None) -> Callable[[bytes], 
 def _readable(request: Any) -> Any:
     if isinstance(request, Unreadable):
         raise MalformedRequestError(
-            f"these {request.ByteSize()} bytes are not a message of this call: {request.reason}"
+            f"the {request.ByteSize()} bytes of this request are malformed: {request.reason}"
         )
     return request
 

@@ -226,14 +226,15 @@ def error_of_call(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPEr
         return kind(error.details() or "no details")
     if _ENDED in (error.details() or ""):
         return errors.ExpiredTLSCertificateError(
-            f"{party} cannot be trusted any more: its TLS certificate, or the authority above it, "
-            "has ended; renew it (`shuffledp keys renew`), put it in place and restart the party"
+            f"{party} can no longer be authenticated: its TLS certificate, or the authority that "
+            "issued it, has expired; renew it (`shuffledp keys renew`), install it and restart "
+            "the party"
         )
     if error.code() is grpc.StatusCode.CANCELLED:
         # By the other side: our own cancellations raise CancelledError.
         shed = errors.BusyError(
-            f"{party} gave the call up unanswered, because too many others wait there or it is "
-            "stopping; ask again"
+            f"{party} dropped the call unanswered, because it is busy with others or stopping; "
+            "retry"
         )
         shed.wait_seconds = SHED_SECONDS
         return shed
@@ -262,5 +263,5 @@ async def translate_errors(party: str) -> AsyncIterator[None]:
         if task is None or task.cancelling() > before:
             raise
         raise errors.UnreachableError(
-            f"{party} does not answer (the call ended while it was written)"
+            f"{party} does not answer: it ended the call while the request was still being sent"
         ) from error

@@ -58,7 +58,7 @@ def server_options(limits: Limits | None = None) -> list[tuple[str, int]]:
         # count as abuse.
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.max_receive_message_length", _REQUEST_BYTES),
-        # A stream that nobody reads holds at most one window of 64 KiB. Probing for a longer line
+        # A stream that no one reads holds at most one window of 64 KiB. Probing for a longer line
         # widens the windows of all streams of a connection, read or not; a stream that is read gets
         # room for its whole message anyway.
         ("grpc.http2.bdp_probe", 0),
@@ -82,7 +82,7 @@ def server_credentials(files: TLSFiles) -> grpc.ServerCredentials:
 
 
 def reloading_credentials(files: TLSFiles, watch: TLSFilesWatch) -> grpc.ServerCredentials:
-    """As `server_credentials`, with the newest usable files for every new connection."""
+    """Credentials that use the newest usable files for every new connection."""
 
     def fetch() -> grpc.ServerCertificateConfiguration | None:
         newer = watch.refresh()
