@@ -408,7 +408,7 @@ def epsilon_or_infinity(matrix: LocalMatrix, delta: float) -> float:
         ("# nothing\n\n", "empty"),
         ("1/2,1/2\n1/3,1/3\n", "line 2 adds up to 0.666"),
         ("0.3,0.3,0.3\n", "line 1 adds up to 0.9"),
-        ("1/2,1/2\n\n1\n", "line 3 has 1 chances, the first row 2"),
+        ("1/2,1/2\n\n1\n", "line 3 has 1 probabilities, but the first row has 2"),
         ("1/2,x\n", "line 1: 'x' is not a probability"),
         ("1/2,1/0\n", "line 1: '1/0' is not a probability"),
         ("1,1e-99999999\n", "line 1: .* is not a probability"),

@@ -99,7 +99,7 @@ def test_columns_that_do_not_make_the_symbols_are_refused() -> None:
         NodeColumns(symbols=5, noise_epsilon=Fraction(1), mean=1, spare=0, columns=(2, 2))
     with pytest.raises(ParameterError, match="1 to 16"):
         NodeColumns(symbols=1, noise_epsilon=Fraction(1), mean=1, spare=0, columns=())
-    with pytest.raises(UsageError, match="name nothing else"):
+    with pytest.raises(UsageError, match="leave out symbols and max-value"):
         sdp.calibrate(
             "node-columns", epsilon=1, delta=1e-6, setting=Setting(9, 1), symbols=4, columns=(2, 2)
         )

@@ -133,7 +133,7 @@ def test_the_renyi_divergence_rises_with_its_order_to_the_pure_epsilon_and_witho
     assert found[-1] == pytest.approx(1.5, rel=1e-9)
     assert views.renyi_divergence(gaussian(0.5, last=1e-12), 2.0) == math.inf
     for order in (0.5, 1e5, math.nan):
-        with pytest.raises(UsageError, match="order is from 1"):
+        with pytest.raises(UsageError, match="order must be from 1"):
             views.renyi_divergence(LAPLACE, order)
 
 

@@ -310,7 +310,7 @@ def test_more_symbols_than_a_message_holds_are_refused_with_the_reason() -> None
 def test_a_question_s_number_is_for_kept_responses_only() -> None:
     krr = KRRHistogram(symbols=2, blanket=Fraction(1, 2))
     assert krr.about(0) is krr
-    with pytest.raises(UsageError, match="keeps no response"):
+    with pytest.raises(UsageError, match="memoises no response"):
         krr.about(3)
 
 

@@ -37,5 +37,5 @@ def test_a_first_question_is_answered_in_a_fresh_process(question: str) -> None:
 
 
 def test_what_nobody_registered_is_refused() -> None:
-    with pytest.raises(UsageError, match="no analysis of object is known"):
+    with pytest.raises(UsageError, match="there is no privacy analysis of object"):
         epsilon_bounds(object(), Setting(2, 2), 1e-3)

@@ -129,7 +129,7 @@ class Analysis:
 
     def _missing(self, method: str) -> UsageError:
         subject = type(getattr(self, "spec", self)).__name__
-        return UsageError(f"no analysis of {subject} is known: it has no {method}")
+        return UsageError(f"{subject} has no analysis that offers {method}")
 
 
 class _Registry:
@@ -191,7 +191,7 @@ def analysis_class(spec: type) -> type[Analysis]:
     """
     analysis = _REGISTRY.get(spec)
     if analysis is None:
-        raise UsageError(f"no analysis of {spec.__name__} is known")
+        raise UsageError(f"there is no privacy analysis of {spec.__name__}")
     return analysis
 
 

@@ -192,7 +192,7 @@ def analysis_with(bounds: Bounds, cost: Cost, nodes: int) -> CostAnalysis:
 def compose_costs(costs: Costs, adjacency: Adjacency, delta: float) -> Bounds:
     """The least certified ε of all rounds under `adjacency` at `delta`, if fixed in advance.
 
-    ε of one adjacency is never added to ε of another. Each mechanism is analysed anew under
+    ε of one adjacency is never added to ε of another. Each mechanism is analysed afresh under
     `adjacency` and over its whole domain, whatever its own certificate was stated for: an ε of 0.1
     per unit over {0..20} is charged to a standard budget as the ε of a change from 0 to 20, which
     is at most 2, and often less.

@@ -117,7 +117,10 @@ def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     while gaussian_delta(high, sensitivity, epsilon) > delta:
         high *= 2
         if high > sensitivity * 1e15:
-            raise UsageError(f"no sigma gives delta {delta:g} at epsilon {epsilon:g}")
+            raise UsageError(
+                f"no sigma up to 1e15 times the sensitivity gives delta {delta:g} at epsilon "
+                f"{epsilon:g}"
+            )
     return bisect(
         lambda sigma: sigma > 0 and gaussian_delta(sigma, sensitivity, epsilon) <= delta,
         passing=high,

@@ -65,27 +65,29 @@ def recheck(claimed: Certificate, now: int | None = None, *, patient: bool = Fal
     """
     if now is not None and now > claimed.expires_at:  # 1
         raise ExpiredDocumentError(
-            f"the certificate expired at {claimed.expires_at} ms, it is {now} ms now"
+            f"the certificate expired at {claimed.expires_at} ms; the clock of this machine says "
+            f"{now} ms"
         )
     _check_size(claimed.mechanism)
     epsilon = claimed.epsilon  # 2
     if claimed.holds and epsilon.certified is None:
         raise DocumentError(
-            "the certificate says that it holds but names no finite epsilon; do not rely on it"
+            "the certificate states that its guarantee holds but has no finite epsilon; do not "
+            "rely on it"
         )
     if _number(epsilon.attained) > _number(epsilon.certified) * (1 + SLACK):
         raise DocumentError(
-            f"the certificate's bounds contradict each other: {epsilon.attained} is attained, "
-            f"only {epsilon.certified} certified"
+            f"the certificate contradicts itself: its attained epsilon, {epsilon.attained}, is "
+            f"above its certified one, {epsilon.certified}"
         )
     # Otherwise a guarantee for small changes could pass for one that covers them all.
     if claimed.adjacency is Adjacency.STANDARD and claimed.max_distance < largest_distance(
         claimed.mechanism
     ):
         raise DocumentError(
-            "the certificate's guarantee is called standard but covers changes of up to "
-            f"{claimed.max_distance} only, of {largest_distance(claimed.mechanism)}; do not rely "
-            "on it"
+            "the certificate states a standard guarantee, but covers changes of up to "
+            f"{claimed.max_distance} only, not up to {largest_distance(claimed.mechanism)}; do "
+            "not rely on it"
         )
     losses = Losses(claimed.dropped, claimed.invalid)
     most = claimed.users
@@ -93,9 +95,9 @@ def recheck(claimed: Certificate, now: int | None = None, *, patient: bool = Fal
         most -= losses.count_spoiled(claimed.mechanism.messages_per_user)
     if min(losses.dropped, losses.invalid) < 0 or claimed.honest > most:
         raise DocumentError(
-            f"the certificate counts on {claimed.honest} whole reports of {claimed.users}, which "
-            f"lost {losses.dropped} and {losses.invalid} messages: at most {most} are whole; do "
-            "not rely on it"
+            f"the certificate counts on {claimed.honest} honest reports, but of {claimed.users} "
+            f"reports, with {losses.dropped} dropped and {losses.invalid} invalid messages, at "
+            f"most {most} are complete; do not rely on it"
         )
     setting = Setting(claimed.users, claimed.honest, claimed.adjacency, claimed.max_distance)  # 3
     with limited_work(math.inf if patient else MOST_WORK):
@@ -126,14 +128,14 @@ def _check_size(spec: Spec) -> None:
     """Raise `DocumentError` for a mechanism too large for any round, which could take minutes."""
     if spec.messages_per_user > MAX_MESSAGES_PER_USER:
         raise DocumentError(
-            f"the certificate is for {spec.messages_per_user:,} messages per user, and a round "
-            f"has at most {MAX_MESSAGES_PER_USER:,}; do not rely on it"
+            f"the certificate has {spec.messages_per_user:,} messages per user, but a round has "
+            f"at most {MAX_MESSAGES_PER_USER:,}; do not rely on it"
         )
     if isinstance(spec, PaddedSpec) and spec.noise_rate * LARGEST_SCALE < 1:
         raise DocumentError(
-            f"the certificate's mechanism has noise of scale {float(1 / spec.noise_rate):.3g}; "
-            f"the largest scale that is checked is {LARGEST_SCALE:,}, and no round has so many "
-            "messages; do not rely on it"
+            f"the certificate's mechanism has noise of scale {float(1 / spec.noise_rate):.3g}, "
+            f"above the largest that can be checked, {LARGEST_SCALE:,}; no round has so many "
+            "messages: do not rely on it"
         )
 
 

@@ -63,8 +63,7 @@ def table_of(item: Round) -> DeltaCurve:
     """
     if item.setting.adjacency is not Adjacency.STANDARD:
         raise UsageError(
-            "this view is of any change up to a distance: ask with standard adjacency and "
-            "max-distance"
+            "this view covers any change up to a distance: use standard adjacency with max-distance"
         )
     curve, pure = curve_of(item)
     if item.times > 1:
@@ -110,7 +109,9 @@ def renyi_divergence(table: DeltaCurve, order: float) -> float:
         order: 1 (Kullback-Leibler) to 10,000, or `math.inf` for the pure ε.
     """
     if not (1 <= order <= LARGEST_ORDER or order == math.inf):
-        raise UsageError(f"a Rényi order is from 1 to {LARGEST_ORDER:,.0f}, or inf, not {order}")
+        raise UsageError(
+            f"a Rényi order must be from 1 to {LARGEST_ORDER:,.0f}, or inf, not {order}"
+        )
     if table.deltas[-1] > 0:
         return math.inf
     pure = up(math.log1p(float(table.excess[-1])), MARGIN)
@@ -176,7 +177,7 @@ def gaussian_shift(table: DeltaCurve, leak: float) -> float:
     With probability `leak` the mechanism reveals everything. Source: propositions C14 and C19.
     """
     if not 0 <= leak < 1:
-        raise UsageError(f"a leak is from 0 to below 1, not {leak}")
+        raise UsageError(f"a leak must be from 0 to below 1, not {leak}")
     slopes, intercepts = table.lines()
     above = up((intercepts - leak) / (1 - leak), MARGIN)
     # A line with b <= 0 lies below the leak itself.
@@ -217,7 +218,7 @@ def group_table(table: DeltaCurve, reports: int) -> DeltaCurve:
         reports: 1 to 100, all of them among the honest ones.
     """
     if not 1 <= reports <= LARGEST_GROUP:
-        raise UsageError(f"a user has 1 to {LARGEST_GROUP} reports in a round here, not {reports}")
+        raise UsageError(f"a user must have 1 to {LARGEST_GROUP} reports in a round, not {reports}")
     single = up(np.log1p(table.excess), MARGIN)
     # A part may be negative as well: the other parts then make up for it.
     parts = np.concatenate((-single[:0:-1], single))

@@ -105,8 +105,10 @@ def family_of(kind: str, target: Target) -> Family:
             the kind needs.
     """
     if kind not in MECHANISMS:
-        raise UsageError(f"unknown mechanism {kind!r}; known are {', '.join(MECHANISMS)}")
+        raise UsageError(f"unknown mechanism {kind!r}; choose one of {', '.join(MECHANISMS)}")
     family = analysis_class(MECHANISMS[kind]).family(target)
     if family is None:
-        raise UsageError(f"{kind} cannot be calibrated: its analysis has no family")
+        raise UsageError(
+            f"{kind} cannot be calibrated, because its analysis defines no family of parameters"
+        )
     return family

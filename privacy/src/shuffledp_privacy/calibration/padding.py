@@ -45,7 +45,7 @@ def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: 
         spec = GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding)
         return worst_epsilon(noisy_sum(spec, setting), delta)
 
-    # So many that nobody is ever clamped.
+    # So many that no one is ever clamped.
     goal = certified_epsilon_of(2 * plenty + 1) * (1 + WASTED)
     low, high = min(least, plenty) - 1, plenty
     while high - low > 1:
@@ -103,7 +103,7 @@ def _check(epsilon: Fraction, delta: float) -> None:
         raise UsageError(f"the noise's epsilon must be above 0, not {float(epsilon):g}")
     if not 0 < delta < 1:
         raise UsageError(
-            f"to choose a padding, delta must be above 0 and below 1, not {delta}; or name "
+            f"to choose a padding, delta must be above 0 and below 1, not {delta}; or give "
             "--padding"
         )
 

@@ -86,7 +86,9 @@ class Target:
                 f"{self.epsilon_local}"
             )
         if self.max_value is None and self.symbols is None:
-            raise UsageError("a target names max-value (for a sum) or symbols (for a histogram)")
+            raise UsageError(
+                "a target needs either max-value (for a sum) or symbols (for a histogram)"
+            )
         if self.max_value is not None and not 1 <= self.max_value < MAX_DOMAIN:
             raise UsageError(f"max-value must be from 1 to {MAX_DOMAIN - 1}, not {self.max_value}")
         most = MAX_DOMAIN if self.columns is None else MAX_COMBINATIONS
@@ -134,7 +136,7 @@ class Target:
     def largest(self) -> int:
         """k of the sum; raises UsageError for a target without `max_value`."""
         if self.max_value is None:
-            raise UsageError("this mechanism sums values: the target has to name max-value")
+            raise UsageError("this mechanism sums values, so the target needs max-value")
         return self.max_value
 
     @property
@@ -182,7 +184,7 @@ def _excess_of_certificate(spec: Mechanism, target: Target) -> float:
 
 
 def excess_of_delta(delta: float, target: Target) -> float:
-    """ln of a round's δ over the wanted one, at least `LOWEST`."""
+    """ln of a round's δ over the target one, at least `LOWEST`."""
     return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
 
 
@@ -192,7 +194,7 @@ def excess_of_rounds(
     target: Target,
     tried: Iterable[int] = (),
 ) -> float:
-    """ln of the rounds' ε over the wanted one at a few distances, under metric adjacency.
+    """ln of the rounds' ε over the target one at a few distances, under metric adjacency.
 
     The certificate covers all distances, and is slightly larger.
 

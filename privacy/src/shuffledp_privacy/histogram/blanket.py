@@ -257,7 +257,8 @@ def _mean_excess(law: Window, columns: int) -> Floats:
 class GridBlanket:
     """Upper and lower bounds of the mean 𝔼[(Σ W)_+] at any h.
 
-    The other symbols are made independent (K4), and the rest is put on nodes (K3).
+    The counts of the other symbols are made independent (K4), and the law of the rest is rounded to
+    the points of a grid (K3).
     """
 
     def __init__(self, law: Law, honest: int) -> None:

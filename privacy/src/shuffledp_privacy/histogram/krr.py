@@ -1,6 +1,6 @@
 """Bounds for the k-RR histogram: certified for every dataset, attained by one, and published.
 
-    certified   k >= 3: the hidden-flag blanket (K1), exact for small h (K2), on nodes beyond (K3,
+    certified   k >= 3: the hidden-flag blanket (K1), exact for small h (K2), on a grid beyond (K3,
                 K4);
                 k = 2: every composition of the others (K6), or the blanket where that is smaller.
     attained    k >= 3: all others hold one third symbol (K5); k = 2: all others hold one symbol

@@ -170,7 +170,7 @@ class HiddenFlags:
             raise UsageError(
                 f"{len(rows)} values and {len(masses)} outputs are too many: at most "
                 f"{MOST_OUTPUTS} outputs, and {MOST_CELLS:,} outputs times ordered pairs of "
-                "values; merge outputs with proportional columns"
+                "values, are allowed; merge outputs with proportional columns"
             )
         self._ratios = _Ratios(rows, masses)
         self.changes = self._ratios.different()

@@ -125,7 +125,8 @@ def cheu_binary_sum(users: int, epsilon: float, delta: float) -> RRShuffle:
     randomise = math.log(1 / delta) / (users * epsilon**2)
     if randomise > 1:
         raise UsageError(
-            f"{users} users are too few: the formula asks for p = {randomise:.3g}, above 1"
+            f"{users} users are too few: the formula would need p = {randomise:.3g}, which is "
+            "above 1"
         )
     return RRShuffle(max_value=1, randomise=Fraction(math.ceil(randomise * 2**40), 2**40))
 
@@ -141,7 +142,7 @@ def mean_variance(spec: LocalMean, values: Sequence[int]) -> float:
         UsageError: for no values, or a value outside the domain.
     """
     if not values or min(values) < 0 or max(values) > spec.max_value:
-        raise UsageError(f"values must be in 0..{spec.max_value} and at least one")
+        raise UsageError(f"values must be non-empty, each from 0 to {spec.max_value}")
     users, largest = len(values), spec.max_value
     if isinstance(spec, LaplaceMean):
         return 2 * (largest / spec.epsilon) ** 2 / users

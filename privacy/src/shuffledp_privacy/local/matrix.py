@@ -93,7 +93,8 @@ class LocalMatrix:
 def _check_row(row: tuple[Fraction, ...], columns: int, where: str) -> None:
     if len(row) != columns:
         raise UsageError(
-            f"{where} has {len(row)} chances, the first row {columns}: every row needs all outputs"
+            f"{where} has {len(row)} probabilities, but the first row has {columns}: every row "
+            "needs one per output"
         )
     for column, value in enumerate(row, 1):
         check_rational_number(f"{where}, column {column}", value)
@@ -104,8 +105,8 @@ def _check_row(row: tuple[Fraction, ...], columns: int, where: str) -> None:
     total = sum(row)
     if total != 1:
         raise UsageError(
-            f"{where} adds up to {float(total):.12g}, not exactly to 1: write the chances as "
-            "fractions such as 1/3, or as decimals that add up"
+            f"{where} adds up to {float(total):.12g}, not exactly to 1: write the probabilities "
+            "as fractions such as 1/3, or as decimals that add up to 1"
         )
 
 
@@ -127,7 +128,7 @@ def parse_matrix(text: str) -> LocalMatrix:
             rows.append(row)
     if not rows:
         raise UsageError(
-            "the matrix is empty: write a line for each value, with a chance for each output"
+            "the matrix is empty: write one line per value, with a probability for each output"
         )
     return LocalMatrix(tuple(rows))
 

@@ -201,7 +201,7 @@ class DummyAnalysis(Analysis):
     def family(target: Target) -> Family:
         """Specs along the mean number of a user's dummies, in as few slots as hold it.
 
-        The error depends on that mean alone, so that more slots would cost messages for nothing.
+        The error depends only on that mean, so that more slots would cost messages for nothing.
         """
         blanket = blanket_for(target.epsilon_local, target.bins)
         guess = 2 * target.bins * (deviations(target) / target.epsilon) ** 2 / target.honest

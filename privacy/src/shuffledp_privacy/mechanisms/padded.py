@@ -151,7 +151,7 @@ def noise_table(noise_epsilon: Fraction, shares: int) -> NoiseTable:
     law = share_law(noise_epsilon, shares)
     if law is None:
         raise UsageError(
-            f"the noise at epsilon {noise_epsilon} is too wide, or too narrow, to be tabulated "
-            "for guessing"
+            f"the distribution of the noise at epsilon {noise_epsilon} is too wide, or too "
+            "narrow, to tabulate, so this view cannot be computed"
         )
     return law

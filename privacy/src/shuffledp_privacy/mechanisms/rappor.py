@@ -108,7 +108,7 @@ class RapporHistogramAnalysis(Analysis):
         """δ at each total ε, for a change by exactly `distance`."""
         del (
             setting
-        )  # who takes part may change from round to round: nobody is counted on to hide anybody
+        )  # who takes part may change from round to round: no one is counted on to hide anyone
         return certified_curve(kept_response(self.spec), ALONE, distance, epsilons)
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:

@@ -121,7 +121,7 @@ class SplitMixAnalysis(Analysis):
         return item.points(distance, np.asarray(epsilons, dtype=np.float64))
 
     def excess(self, target: Target) -> float | None:
-        """Excess by the certificate itself, without the attained bound."""
+        """Excess of the certified δ over the target; computes no attained bound."""
         if target.rounds > 1:
             return None
         delta = worst_delta(noisy_sum(self.spec, target.setting), target.epsilon * AIM)

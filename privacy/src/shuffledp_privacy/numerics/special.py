@@ -109,7 +109,7 @@ def _beta_fraction(a: Floats, b: Floats, x: Floats) -> Floats:
     The continued fraction DLMF 8.17.22 by Lentz's method; all its steps are positive there.
     """
     settled = np.empty_like(x)
-    # Places in `settled` of the elements that are still going on.
+    # Places in `settled` of the elements that are still continuing.
     places = np.arange(x.size)
     # C and D of Lentz: ratios of neighbouring numerators and denominators.
     numerators = np.ones_like(x)
@@ -134,4 +134,4 @@ def _beta_fraction(a: Floats, b: Floats, x: Floats) -> Floats:
             places = places[going]
             a, b, x, value = a[going], b[going], x[going], value[going]
             numerators, denominators = numerators[going], denominators[going]
-    raise ArithmeticError("the continued fraction of the incomplete beta did not settle")
+    raise ArithmeticError("the continued fraction of the incomplete beta function did not converge")

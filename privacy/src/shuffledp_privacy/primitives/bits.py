@@ -43,11 +43,11 @@ class BitSum:
 
     @property
     def node_cost(self) -> float:
-        """Work of one node: 1, the unit for all laws."""
+        """Work of one quadrature node: 1, the unit for all laws."""
         return 1.0
 
     def rows(self, index: NDArray[np.intp]) -> BitSum:
-        """The laws of some rows."""
+        """The laws of the rows with these indices."""
         flip = self.flip if isinstance(self.flip, float) else self.flip[index]
         return BitSum(self.zeros[index], self.ones[index], flip)
 
@@ -206,7 +206,7 @@ class BitPair:
         return self.zeros + self.ones + self.distance
 
     def rows(self, index: NDArray[np.intp]) -> BitPair:
-        """The pairs of some rows."""
+        """The pairs of the rows with these indices."""
         return BitPair(self.zeros[index], self.ones[index], self.distance[index], self.flip)
 
     def count(self) -> int:
@@ -276,7 +276,7 @@ class OrderedSums:
     second: BitSum
 
     def rows(self, index: NDArray[np.intp]) -> OrderedSums:
-        """The pairs of some rows."""
+        """The pairs of the rows with these indices."""
         return OrderedSums(self.first.rows(index), self.second.rows(index))
 
     def count(self) -> int:

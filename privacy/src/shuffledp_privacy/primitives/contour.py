@@ -1,7 +1,7 @@
 """Distribution functions of large integer sums from generating functions, with an error bound.
 
 For a law on the integers with generating function G, a tilt s and N nodes θ_j = 2πj/N,
-(1/N) Σ_j G(e^{s+iθ_j}) e^{-(s+iθ_j)t} equals Σ_l P(t + lN) e^{slN}: the wanted probability plus
+(1/N) Σ_j G(e^{s+iθ_j}) e^{-(s+iθ_j)t} equals Σ_l P(t + lN) e^{slN}: the target probability plus
 terms that are positive and, for N large, negligible by Chernoff's bound. With s at the saddle point
 no digits cancel, however deep in the tail t lies. Distribution functions have the further factor
 1/(1 - e^{s+iθ}), s < 0. docs/accounting.md, Proposition S3. Everything is vectorised over rows; a
@@ -68,10 +68,10 @@ class TiltedLaw(Protocol):
 
     @property
     def node_cost(self) -> float:
-        """Work of one node, in nodes of a sum of flipped bits."""
+        """Work of one quadrature node, in nodes of a sum of flipped bits."""
 
     def rows(self, index: NDArray[np.intp]) -> TiltedLaw:
-        """The laws of some rows."""
+        """The laws of the rows with these indices."""
 
     def saddle(self, threshold: Floats) -> Floats:
         """A tilt whose mean is near the threshold; it need not be exact."""

@@ -2,7 +2,7 @@
 
 The number h of draws may be large.
 
-The sum (1/T) Σ_j 𝔼[e^{s_j S}]/s_j², s_j = η + 2πij/T, is the wanted mean plus aliases, which are
+The sum (1/T) Σ_j 𝔼[e^{s_j S}]/s_j², s_j = η + 2πij/T, is the target mean plus aliases, which are
 positive. It ends quickly because S gets a little Gaussian noise G of mean 0: by Jensen 𝔼[(S + G)_+]
 is never below 𝔼[(S)_+], and never more than σ 𝔼[φ(S/σ)] above it, which the same sum gives. No
 grid: the values may be any (docs/accounting.md, K12).

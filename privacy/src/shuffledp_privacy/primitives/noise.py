@@ -67,7 +67,7 @@ class SgdlLaw:
 
     @property
     def node_cost(self) -> float:
-        """Work of one node: 2, measured in nodes of a sum of flipped bits."""
+        """Work of one quadrature node: 2, measured in nodes of a sum of flipped bits."""
         return 2.0
 
     def rows(self, index: NDArray[np.intp]) -> SgdlLaw:  # noqa: ARG002
@@ -157,7 +157,7 @@ class ShiftedPair:
     distance: Floats
 
     def rows(self, index: NDArray[np.intp]) -> ShiftedPair:
-        """The pairs of some rows."""
+        """The pairs of the rows with these indices."""
         return ShiftedPair(self.law, self.distance[index])
 
     def count(self) -> int:

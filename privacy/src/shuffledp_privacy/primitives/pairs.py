@@ -43,7 +43,7 @@ class OrderedPair(Protocol):
     """Rows of pairs (P, Q), P below Q in the likelihood-ratio order."""
 
     def rows(self, index: NDArray[np.intp]) -> OrderedPair:
-        """The pairs of some rows."""
+        """The pairs of the rows with these indices."""
 
     def count(self) -> int:
         """Number of rows."""
@@ -273,7 +273,7 @@ def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floa
 
     inf if there is no root.
 
-    The root for c = 0 is on the left of the wanted one; it is found first, by Newton steps on ln
+    The root for c = 0 is on the left of the target one; it is found first, by Newton steps on ln
     HS, which is nearly quadratic in E, and then on HS.
     """
     slope = pair.shift() / np.maximum(pair.spread(), 1e-3)

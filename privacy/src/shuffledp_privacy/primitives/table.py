@@ -206,7 +206,7 @@ class TablePair:
     distance: Floats
 
     def rows(self, index: NDArray[np.intp]) -> TablePair:
-        """The pairs of some rows."""
+        """The pairs of the rows with these indices."""
         return TablePair(self.table, self.distance[index])
 
     def count(self) -> int:
@@ -266,7 +266,7 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
     sums = UNIT * (length * 2.0 + 4 * float(np.abs(logs[-1])) * math.sqrt(length))
     margin = (first + 2) * (worst + 4 * UNIT) + sums + 16 * UNIT
     log_pmf = logs - total
-    # The table is cached and shared: nobody may write to it.
+    # The table is cached and shared: no one may write to it.
     log_pmf.setflags(write=False)
     log_tail = log_pmf + np.log(tails)
     log_tail.setflags(write=False)

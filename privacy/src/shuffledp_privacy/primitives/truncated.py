@@ -220,11 +220,11 @@ class TruncatedLaw:
 
     @property
     def node_cost(self) -> float:
-        """Work of one node: 6, because phases without cancellation take long."""
+        """Work of one quadrature node: 6, because phases without cancellation take long."""
         return 6.0
 
     def rows(self, index: NDArray[np.intp]) -> TruncatedLaw:
-        """The laws of some rows."""
+        """The laws of the rows with these indices."""
         return TruncatedLaw(self.noise, self.count[index])
 
     def _times(self, tilt: Floats) -> Floats:
@@ -397,7 +397,7 @@ class TruncatedPair:
         return cls(law, distance, -reach)
 
     def rows(self, index: NDArray[np.intp]) -> TruncatedPair:
-        """The pairs of some rows."""
+        """The pairs of the rows with these indices."""
         return TruncatedPair(self.law.rows(index), self.distance[index], self.floor[index])
 
     def count(self) -> int:

@@ -8,7 +8,7 @@ answers; its spec and setting may not.
 The changed user's value moves by the same distance d in every round, as far as the round's domain
 goes, and the worst d in 1..d_max counts; under metric adjacency ε is per unit of d. d_max is common
 to all rounds: one that was certified for smaller distances leaks at the larger ones as well, so it
-is analysed anew for them (C7).
+is analysed afresh for them (C7).
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ class Round:
 
     def __post_init__(self) -> None:
         if not 1 <= self.times <= LARGEST_TIMES:
-            raise UsageError(f"a round is repeated 1 to {LARGEST_TIMES:,} times, not {self.times}")
+            raise UsageError(
+                f"a round must be repeated 1 to {LARGEST_TIMES:,} times, not {self.times}"
+            )
         check_rate(self.rate)
 
 
@@ -216,11 +218,12 @@ def _adjacency(rounds: Sequence[Round]) -> Adjacency:
     for r in rounds:
         if not analysis_of(r.spec).composes:
             raise UsageError(
-                f"rounds of {type(r.spec).__name__} do not compose: no curve of it is known"
+                f"rounds of {type(r.spec).__name__} cannot be composed, because their privacy "
+                "curve is not known"
             )
     kinds = {r.setting.adjacency for r in rounds}
     if len(kinds) > 1:
-        raise UsageError("all rounds that are composed must have the same adjacency")
+        raise UsageError("all rounds of a composition must have the same adjacency")
     return kinds.pop()
 
 

@@ -172,8 +172,8 @@ class Filters:
         """
         if not (0 < epsilon < math.inf and 0 < delta < 1):
             raise UsageError(
-                f"a filter needs a finite epsilon above 0 and delta in (0, 1), not {epsilon}, "
-                f"{delta}"
+                "a privacy filter needs a finite epsilon above 0 and a delta between 0 and 1, "
+                f"not {epsilon} and {delta}"
             )
         if delta < SMALLEST_DELTA:
             raise CannotCertify(

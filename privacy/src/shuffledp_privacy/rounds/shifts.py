@@ -94,7 +94,7 @@ class Shifts:
         Raises:
             CannotCertify: clamping alone costs δ, or δ is too small to be resolved.
         """
-        # Clamping is paid once, in δ; the rest is for the noises as if nobody were clamped (C12).
+        # Clamping is paid once, in δ; the rest is for the noises as if no one were clamped (C12).
         losses = self._losses(delta)
         left = left_of(delta, up(math.fsum(losses)))
         if left <= 0:

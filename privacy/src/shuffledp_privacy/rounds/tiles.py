@@ -40,9 +40,9 @@ def tile_crowd(honest: int, bits: int, chance: float) -> int:
 
 
 def tile_epsilon(spec: Spec, setting: Setting, delta: float, bits: int) -> float:
-    """Certified ε, at `delta`, against someone who sees the board and who asked for which tile.
+    """Certified ε, at `delta`, against someone who sees the board and who requested which tile.
 
-    Half of `delta` is for a crowd that is smaller than `tile_crowd` says.
+    Half of `delta` covers the event that fewer people share the tile than `tile_crowd` states.
 
     Raises:
         CannotCertify: a user of this mechanism sends several messages, or nodes add some.

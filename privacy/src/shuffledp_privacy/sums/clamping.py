@@ -87,7 +87,7 @@ def _any(tail: float, honest: int) -> float:
     """Probability 1 - (1 - tail)^honest of any clamping, rounded up."""
     if tail >= 1.0:
         return 1.0
-    # Computed as 1 - (1 - tail)^honest, a tail below 1e-16 would say that nobody is ever clamped.
+    # Computed as 1 - (1 - tail)^honest, a tail below 1e-16 would say that no one is ever clamped.
     return min(1.0, -math.expm1(honest * math.log1p(-tail)) * _OUTWARD)
 
 

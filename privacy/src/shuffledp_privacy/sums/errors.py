@@ -82,7 +82,8 @@ def sgdl_error(shape: float, epsilon: float) -> ErrorLaw:
     half = probabilities(shape, epsilon)
     if half is None:
         raise UsageError(
-            f"the noise with shape {shape:g} and epsilon {epsilon:g} is too wide to tabulate"
+            f"the distribution of the noise with shape {shape:g} and epsilon {epsilon:g} is too "
+            "wide to tabulate"
         )
     reach = np.arange(half.size, dtype=np.float64)
     return ErrorLaw(np.concatenate([-reach[:0:-1], reach]), np.concatenate([half[:0:-1], half]))
@@ -147,5 +148,6 @@ def error_law(spec: object, users: int, total: int) -> ErrorLaw:
     if law is not None:
         return law
     raise UsageError(
-        f"no law of the error of {type(spec).__name__} is known for {users} users with sum {total}"
+        f"the distribution of the error of {type(spec).__name__} is not known for {users} users "
+        f"with sum {total}"
     )

@@ -139,7 +139,10 @@ class KeptNoise(ABC):
         `clamped` is 0, and nothing is attained.
         """
         if clamped != 0.0:
-            raise ValueError("clamping is inside this noise, it does not cost a second time")
+            raise ValueError(
+                "this noise already includes clamping, which must not be charged a second time: "
+                "clamped must be 0"
+            )
         goals = np.broadcast_to(np.asarray(delta, dtype=np.float64), distance.shape)
         totals = [self._least(int(d), float(goal)) for d, goal in zip(distance, goals, strict=True)]
         return np.array(totals), np.zeros(distance.shape)

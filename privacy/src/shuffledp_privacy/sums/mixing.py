@@ -58,7 +58,7 @@ def mixing_distance(honest: int, modulus: int, pieces: int) -> float:
         raise ValueError(
             f"h, q and m must be at least 1, 2 and 1, not {honest}, {modulus} and {pieces}"
         )
-    # S19 (c) is proved from three pieces on; a crowd of one has nobody to mix with, and its sum is
+    # S19 (c) is proved from three pieces on; a crowd of one has no one to mix with, and its sum is
     # its own.
     if pieces < 3 and honest > 1:
         return 1.0

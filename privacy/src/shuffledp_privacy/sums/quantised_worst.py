@@ -214,7 +214,7 @@ def _between_steps(item: QuantisedRound, epsilon: float, least: float) -> float:
 
 
 def _cover(last: int) -> tuple[Floats, Floats]:
-    """First and last distance of each interval of a cover of 1..last, empty for 0."""
+    """First and last distance of each of the intervals that cover 1..last; none for 0."""
     lows = (
         np.arange(1.0, last + 1)
         if last <= CELLS
