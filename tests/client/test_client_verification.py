@@ -253,12 +253,15 @@ def test_another_round_than_the_one_asked_for_or_another_population_is_refused(
         ({"suites": ("hpke",)}, "'sealed-box'"),
         ({"suites": ()}, "none"),
         ({"messages": 9}, "messages per user is 10"),
-        ({"min_colluding": 11}, "10 colluding users to spare, your policy requires at least 11"),
+        (
+            {"min_colluding": 11},
+            "10 colluding users to spare, but your policy requires at least 11",
+        ),
         (
             {"min_colluding_share": 0.11},
-            r"10 colluding users of 100, your policy requires a share of at least 0\.11",
+            r"10 colluding users of 100, but your policy requires a share of at least 0\.11",
         ),
-        ({"require_crowd_free": True}, "rests on 90 honest people"),
+        ({"require_crowd_free": True}, "depends on 90 honest people"),
     ],
 )
 def test_each_field_of_the_policy_refuses_by_itself(
@@ -287,7 +290,7 @@ def test_a_policy_that_wants_no_crowd_accepts_noise_of_nodes_and_refuses_noise_o
     flipped = RRShuffle(max_value=4, randomise=Fraction(1, 2))
     crowd = Draft(deployment, mechanism=flipped, certificate={"honest": 90})
     assert verified(crowd, NO_LOCAL_LIMIT).mechanism == flipped
-    with pytest.raises(ClientPolicyRefusal, match=r"rr-shuffle rests on 90 honest people"):
+    with pytest.raises(ClientPolicyRefusal, match=r"rr-shuffle depends on 90 honest people"):
         verified(crowd, policy)
 
 
@@ -345,7 +348,7 @@ def test_a_user_may_ask_for_protection_of_smaller_changes_only(deployment: Deplo
     assert verified(Draft(deployment, certificate=METRIC), per_unit)
     near = Draft(deployment, certificate=METRIC | {"max_distance": 2})
     assert verified(near, msgspec.structs.replace(LENIENT, distance=2))
-    with pytest.raises(ClientPolicyRefusal, match="up to 2 units, your policy requires 4"):
+    with pytest.raises(ClientPolicyRefusal, match="up to 2 units, but your policy requires 4"):
         verified(near, msgspec.structs.replace(LENIENT, epsilon=100.0, epsilon_corrupted=100.0))
 
 
@@ -353,7 +356,7 @@ def test_a_standard_guarantee_that_covers_only_small_changes_is_not_taken_for_on
     deployment: Deployment,
 ) -> None:
     small = Draft(deployment, certificate={"max_distance": 1})
-    with pytest.raises(ClientPolicyRefusal, match="up to 1 units, your policy requires 4"):
+    with pytest.raises(ClientPolicyRefusal, match="up to 1 units, but your policy requires 4"):
         verified(small)
     assert verified(small, msgspec.structs.replace(LENIENT, distance=1))
 

@@ -119,7 +119,7 @@ async def test_after_verification_the_round_is_never_entered_again(
         for again in (None, ROUND_ID):
             with pytest.raises(RoundStateError, match="only once"):
                 await device(config).submit(1, again)
-        with pytest.raises(RoundStateError, match="no submission waits"):
+        with pytest.raises(RoundStateError, match="no submission of this device waits"):
             device(config).only_round()
 
 

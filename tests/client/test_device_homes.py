@@ -90,7 +90,7 @@ def test_a_folder_that_was_moved_is_asked_for_and_no_second_one_is_made(
     before = sorted(tmp_path.rglob("*"))
     for folder in (None, other):
         with pytest.raises(
-            ConfigError, match=r"alice\.device, and that folder is not there any more"
+            ConfigError, match=r"alice\.device, and that folder does not exist any more"
         ):
             home_of(alice, folder)
     assert sorted(tmp_path.rglob("*")) == before

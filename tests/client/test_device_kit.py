@@ -376,7 +376,7 @@ async def test_a_message_that_stands_on_the_board_twice_is_told_without_a_contra
         (lost,) = await user.check()
     assert [doubled.standing, lost.standing] == [Standing.MISSING] * 2
     assert (doubled.shown is None, lost.shown is None) == (True, False)
-    assert "nothing shows that this user was cheated" in doubled.words
+    assert "nothing proves that this user was cheated" in doubled.words
 
 
 async def test_an_answer_that_came_too_late_accuses_nobody(

@@ -457,7 +457,7 @@ def test_a_gateway_with_another_partys_keys_is_not_started(
         "listen": "127.0.0.1:0", "state": tmp_path,
     }  # fmt: skip
     for name in ("node-1", "client"):
-        with pytest.raises(ConfigError, match=f"names '{name}', and devices ask for 'gateway'"):
+        with pytest.raises(ConfigError, match=f"names '{name}', but devices expect 'gateway'"):
             roster_of(GatewayConfig(keys=deployment.keys_of(name), **fields))
     assert roster_of(GatewayConfig(keys=deployment.keys_of(GATEWAY), **fields)) == deployment.roster
 
@@ -587,6 +587,6 @@ async def test_the_probe_asks_the_gateway_of_a_configuration_and_says_when_none_
     with pytest.raises(UnreachableError, match="no gateway answers at"):
         await asyncio.to_thread(probe, config)
     async with liar(deployment, answer(b"", "503 Service Unavailable")) as elsewhere:
-        with pytest.raises(UnreachableError, match="answers with 503"):
+        with pytest.raises(UnreachableError, match="answered with 503"):
             await asyncio.to_thread(probe, msgspec.structs.replace(config, listen=elsewhere))
     assert not (tmp_path / "state").exists()

@@ -185,7 +185,7 @@ def test_the_rate_is_of_an_address_and_comes_back_with_time() -> None:
     for _ in range(60):
         rate.take("192.0.2.1")
     for same in ("192.0.2.1", "::ffff:192.0.2.1"):
-        with pytest.raises(BusyError, match="more than 60 requests a minute"):
+        with pytest.raises(BusyError, match="more than 60 requests in a minute"):
             rate.take(same)
     rate.take("192.0.2.2")
     for number in range(60):

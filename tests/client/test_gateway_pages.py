@@ -328,7 +328,7 @@ def test_a_desk_has_the_key_of_its_population(tmp_path: Path, deployment: Deploy
         ({"origins": ("https://www.example.org/",)}, "web.origins"),
         ({"proxies": ("proxy.example",)}, "web.proxies"),
         ({"proxies": ("010.0.0.1",)}, "web.proxies"),
-        ({"certificate": Path("x")}, "go together"),
+        ({"certificate": Path("x")}, "must be given together"),
     ],
 )
 def test_a_setting_for_pages_that_means_nothing_is_refused(

@@ -124,7 +124,7 @@ async def test_one_of_several_messages_is_checked_in_a_random_tile_only(
     deployment: Deployment,
 ) -> None:
     several = published(deployment, SUM)
-    with pytest.raises(ClientPolicyRefusal, match="is not certified"):
+    with pytest.raises(ClientPolicyRefusal, match="nothing is certified about what"):
         await find_messages(several, several.checked(), several.submission, ReceiptCheck.TILE)
     assert several.asked == []
     found = await find_messages(several, several.checked(), several.submission, ReceiptCheck.SAMPLE)

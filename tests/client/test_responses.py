@@ -153,7 +153,7 @@ def test_nothing_leaves_before_the_response_is_kept(tmp_path: Path) -> None:
     """A folder that cannot be written to: no report, so that the next attempt may still draw the
     first one."""
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(ConfigError, match="cannot keep a response"):
+    with pytest.raises(ConfigError, match="cannot save a memoised response"):
         randomise(
             SPEC,
             0,

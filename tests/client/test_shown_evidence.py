@@ -107,7 +107,7 @@ def test_the_analyst_is_under_suspicion_unless_the_last_node_signed_for_this_boa
 
 def test_a_user_whose_messages_arrived_shows_nothing(case: Case) -> None:
     board = case.board(case.sent.messages)
-    with pytest.raises(EvidenceError, match="nothing shows that this user was cheated"):
+    with pytest.raises(EvidenceError, match="nothing proves that this user was cheated"):
         case.check(case.bundle(board), board)
 
 
@@ -123,7 +123,7 @@ def test_a_user_with_invented_tags_frames_nobody(case: Case) -> None:
         {"seed": os.urandom(32)},
         {"symbols": bytes(byte ^ 1 for byte in case.sent.symbols)},
     ):
-        with pytest.raises(EvidenceError, match="did not claim"):
+        with pytest.raises(EvidenceError, match="did not sign a claim"):
             case.check(case.bundle(board, **invented), board)
         # Nor does it help to claim anew: the entry node's receipt is for the envelope that it got.
         identity = case.member.identity()
@@ -131,7 +131,7 @@ def test_a_user_with_invented_tags_frames_nobody(case: Case) -> None:
         claim = SubmissionClaim(
             round_id=ROUND_ID, credential=identity.name, envelope_digest="0" * 64
         )
-        with pytest.raises(EvidenceError, match="did not claim"):
+        with pytest.raises(EvidenceError, match="did not sign a claim"):
             case.check(msgspec.structs.replace(lie, claim=identity.sign(claim)), board)
 
 
@@ -150,7 +150,7 @@ def test_an_accomplice_who_copies_tags_frames_nobody(deployment: Deployment) -> 
     copies = flipped(case.sent.messages, 10)
     case.other = _with_messages(case, make_members(deployment, 1)[0], copies)
     board = case.sent.messages + copies
-    with pytest.raises(EvidenceError, match="nothing shows that this user was cheated"):
+    with pytest.raises(EvidenceError, match="nothing proves that this user was cheated"):
         case.check(case.bundle(board), board)
 
 
@@ -224,7 +224,7 @@ def test_a_suite_that_cannot_be_sealed_again_gives_no_evidence_and_gives_no_repo
 ) -> None:
     case = Case(deployment, suite)
     board = case.board(flipped(case.sent.messages, 1))
-    with pytest.raises(EvidenceError, match="proves what an envelope held"):
+    with pytest.raises(EvidenceError, match="the content of an envelope cannot be proved"):
         gather(case.sent, case.announcement, case.receipt(case.sent), case.result(board))
     sealed_box = Case(deployment)
     forced = msgspec.structs.replace(
@@ -233,7 +233,7 @@ def test_a_suite_that_cannot_be_sealed_again_gives_no_evidence_and_gives_no_repo
         symbols=case.sent.symbols,
         seed=case.sent.seed,
     )
-    with pytest.raises(EvidenceError, match="proves what an envelope held"):
+    with pytest.raises(EvidenceError, match="the content of an envelope cannot be proved"):
         case.check(forced, board)
 
 

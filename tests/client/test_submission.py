@@ -312,7 +312,7 @@ def test_a_final_certificate_with_other_words_than_the_answered_question_is_refu
     assert checked(draft, prepared, result(wording=asked)).final.question_wording == asked
     other = msgspec.structs.replace(asked, text="On how many days were you ill?")
     for words in ({"wording": other}, {}):
-        with pytest.raises(ForeignDocumentError, match="another question than the one"):
+        with pytest.raises(ForeignDocumentError, match="a different question from the one"):
             checked(draft, prepared, result(**words))
 
 

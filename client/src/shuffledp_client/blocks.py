@@ -106,7 +106,7 @@ def _make_block(group: Sequence[_PackedSubmission]) -> Block:
 
 
 def _groups(fitting: Sequence[_PackedSubmission]) -> Iterator[list[_PackedSubmission]]:
-    """Cuts into runs of at most `WHOLE_BYTES`, the bound of one message of a device."""
+    """Split submissions into runs of at most `WHOLE_BYTES`, a device's limit for one message."""
     group: list[_PackedSubmission] = []
     length = 0
     for packed in fitting:

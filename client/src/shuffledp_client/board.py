@@ -82,11 +82,13 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
             f"round {result.round_id} ended without a result: {result.reason or result.outcome}"
         )
     if result.plan_certificate is None or result.final_certificate is None:  # 3
-        raise MalformedDocumentError("the result does not carry both of its certificates")
+        raise MalformedDocumentError(
+            "the result lacks its plan certificate or its final certificate"
+        )
     # The whole document: the plan must not be swapped for a looser one once the values are in.
     if document_digest(result.plan_certificate) != prepared.certificate_digest:
         raise ForeignDocumentError(
-            "the result rests on another certificate than the one that you submitted under"
+            "the result's plan certificate is not the one that you submitted under"
         )
     plan = verify_from(roster.accountant, result.plan_certificate, Certificate)
     final = verify_from(roster.accountant, result.final_certificate, Certificate)  # 4
@@ -106,24 +108,24 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
         )
     if final.wording != plan.wording:
         raise ForeignDocumentError(
-            "the final certificate states another question than the one you answered"
+            "the final certificate states a different question from the one that you answered"
         )
     # Lost messages cost honest reports: a certificate for fewer of them than the result admits
     # would be too good.
     losses = Losses(result.dropped, result.outside_alphabet + result.repeated_tags)
     if Losses(final.dropped, final.invalid) != losses:
         raise ForeignDocumentError(
-            f"the final certificate is for {final.dropped} dropped and {final.invalid} invalid "
-            f"messages, the result counts {losses.dropped} and {losses.invalid}"
+            f"the final certificate counts {final.dropped} dropped and {final.invalid} invalid "
+            f"messages, but the result counts {losses.dropped} and {losses.invalid}"
         )
     per_user = prepared.geometry.messages_per_user
     # The certified route, not the submission's own geometry: the dummies are those of its nodes.
     dummies = len(plan.route) * plan.mechanism.dummies_per_node
     if result.messages != result.accepted * per_user + dummies - result.dropped:  # 5
         raise MalformedDocumentError(
-            f"the result counts {result.messages} messages, which is not {per_user} for each of "
-            f"{result.accepted} reports and {dummies} dummies, less {result.dropped} dropped ones; "
-            "keep the receipt: it is evidence"
+            f"the result counts {result.messages} messages, which does not match "
+            f"{result.accepted} reports of {per_user} messages and {dummies} dummies, less "
+            f"{result.dropped} dropped ones; keep the receipt: it is evidence"
         )
     _check_headers(result, plan, roster)  # 6
     return CheckedResult(result, final, result.board_digest)
@@ -135,8 +137,9 @@ def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
     route = [roster.party(name) for name in plan.route]
     if len(result.headers) != len(route):
         raise MalformedDocumentError(
-            f"the result carries {len(result.headers)} batch headers, its route has {len(route)} "
-            "nodes: without a header of each node the number of mixed reports is unproved"
+            f"the result carries {len(result.headers)} batch headers, but the route has "
+            f"{len(route)} nodes: unless every node has signed one, the number of mixed reports "
+            "is unproved"
         )
     try:
         dropped = check_headers(
@@ -165,8 +168,8 @@ def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
     delivered = from_json(result.headers[-1].body, BatchHeader).digest
     if delivered != result.board_digest:
         raise FalseResultError(
-            f"the board's digest is {result.board_digest} by the analyst's word, {delivered} by "
-            f"that of {route[-1].name}, who delivered it: one of them lies; keep the result: it "
+            f"the analyst states the board digest {result.board_digest}, but {route[-1].name}, "
+            f"who delivered the board, signed {delivered}: one of them lies; keep the result: it "
             "is evidence"
         )
 
@@ -197,7 +200,8 @@ def check_board(
     """
     if len(board) != verified.result.messages * geometry.plain_bytes:  # 1
         raise BadBatchError(
-            f"the board has {len(board)} bytes, {verified.result.messages} messages were announced"
+            f"the board has {len(board)} bytes, which does not fit the "
+            f"{verified.result.messages} messages that the result states"
         )
     if digest(board) != verified.board_digest:
         raise BadBatchError(
@@ -207,9 +211,9 @@ def check_board(
     if changed.any():
         users = changed.reshape(len(submissions), geometry.messages_per_user).any(axis=1)
         raise ReceiptMissingError(
-            f"{int(changed.sum())} of {changed.size} messages are not on the board unchanged, of "
-            f"{int(users.sum())} of {len(submissions)} submissions; keep the receipt: it is "
-            "evidence"
+            f"{int(changed.sum())} of {changed.size} messages of {int(users.sum())} of "
+            f"{len(submissions)} submissions are not on the board unchanged; keep the receipt: "
+            "it is evidence"
         )
     check_answer(verified.result, verified.final.mechanism, geometry, board)  # 3
     root = verified.result.tiles_root
@@ -233,7 +237,8 @@ def changed_messages(geometry: Geometry, board: bytes, messages: bytes) -> npt.N
     width = geometry.plain_bytes
     if len(board) % width or len(messages) % width:
         raise ValueError(
-            f"{len(board)} and {len(messages)} bytes are not whole numbers of {width}-byte messages"
+            f"the board has {len(board)} bytes and the submission {len(messages)}, which are not "
+            f"whole numbers of {width}-byte messages"
         )
     rows = np.frombuffer(board + messages, dtype=np.uint8).reshape(-1, width)
     size = len(board) // width

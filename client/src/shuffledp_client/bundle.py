@@ -2,7 +2,7 @@
 
 The file holds the device's private keys: a reader of it can act as that device. `install` makes
 the folder that a device works from; `renew` puts a later roster and TLS pair into it, and leaves
-identity, policy and state alone.
+identity, policy and state unchanged.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def __post_init__(self) -> None:
         if self.version != _VERSION:
             raise ValueError(
-                f"version {self.version} is not understood; this software speaks version {_VERSION}"
+                f"version {self.version} of a device's bundle is not supported; this software "
+                f"reads version {_VERSION}"
             )
         if not _NAME.fullmatch(self.name) or not _ROOT_KEY.fullmatch(self.root_key):
-            raise ValueError("its name or its root key is not a valid one")
+            raise ValueError("the bundle's device name or root key is malformed")
 
     def __repr__(self) -> str:
         return f"<Bundle of {self.name}>"
@@ -144,11 +145,13 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
     try:
         empty = not folder.exists() or not any(folder.iterdir())
     except OSError as error:
-        raise ConfigError(f"cannot create {folder} ({error.strerror}); choose a new one") from error
+        raise ConfigError(
+            f"cannot create {folder} ({error.strerror}); name another folder"
+        ) from error
     if not empty:
         raise ConfigError(
-            f"{folder} is not empty; choose a new folder, or --renew for a later bundle of the "
-            "same device"
+            f"{folder} is not empty; name a new folder, or add --renew if this is a later bundle "
+            "of the same device"
         )
     target = folder.resolve()
     check_only(bundle, target, target.parent)
@@ -169,7 +172,7 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise ConfigError(
-            f"cannot make {folder} ({error.strerror}); nothing of it is left"
+            f"cannot create {folder} ({error.strerror}); everything written there was removed"
         ) from error
     return load_config(folder / CONFIG, ClientConfig), roster
 
@@ -201,8 +204,8 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
     identity = read_file(config.keys / "identity.pem", "identity key").decode(errors="replace")
     if (config.root_key, identity) != (bundle.root_key, bundle.identity):
         raise ConfigError(
-            f"the bundle of {bundle.name!r} is not of the device in {folder}, or of another root "
-            "key"
+            f"the bundle of {bundle.name!r} is for another device than the one in {folder}, or "
+            "has another root key"
         )
     files = bundle.expiring_files()
     parts = {name: folder / f"{name}{_NEW}" for name in files}

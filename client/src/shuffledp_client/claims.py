@@ -57,7 +57,9 @@ def _check_local(certificate: Certificate) -> None:
     distance = 1 if certificate.adjacency is Adjacency.METRIC else certificate.max_distance
     computed = certificate.mechanism.local_epsilon(distance)
     if math.isfinite(computed) and not claimed.epsilon >= computed * (1 - SLACK):
-        _refuse(certificate, f"ε_L {claimed.epsilon:.6g}, and one report has {computed:.6g}")
+        _refuse(
+            certificate, f"ε_L {claimed.epsilon:.6g}, but one report already has ε_L {computed:.6g}"
+        )
 
 
 def _check_shuffled(certificate: Certificate) -> None:
@@ -77,14 +79,14 @@ def _check_shuffled(certificate: Certificate) -> None:
         if attained > certificate.delta * (1 + SLACK):
             _refuse(
                 certificate,
-                f"ε {claimed:.6g} at δ {certificate.delta:.6g}, and two datasets at distance "
+                f"ε {claimed:.6g} at δ {certificate.delta:.6g}, but two datasets at distance "
                 f"{distance} attain δ {attained:.6g}",
             )
 
 
 def _refuse(certificate: Certificate, what: str) -> NoReturn:
     raise FalseCertificateError(
-        f"the certificate of round {certificate.round_id} claims {what} with "
-        f"{certificate.mechanism.kind}: do not take "
-        "part, and keep the announcement, which is evidence against the accountant"
+        f"the certificate of round {certificate.round_id}, with {certificate.mechanism.kind}, "
+        f"claims {what}: do not take part, and keep the announcement, which is evidence against "
+        "the accountant"
     )

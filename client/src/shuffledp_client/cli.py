@@ -239,7 +239,7 @@ def check_evidence_(
     """Check a user's evidence against roster and board. Needs no keys and no network."""
     bundle = from_json(read_file(folder / "evidence.json", "evidence"), Evidence)
     trusted = read_roster(roster, root_key)
-    # The folder may be anybody's: only a manifest that the analyst signed says how much of it is
+    # The folder may be anyone's: only a manifest that the analyst signed says how much of it is
     # read.
     manifest = verify_from(trusted.analyst, bundle.announcement.manifest, Manifest)
     shown = check_evidence(
@@ -347,7 +347,7 @@ def main() -> None:
         except ShuffleDPError as error:
             typer.echo(f"shuffledp-client: {error}", err=True)
             sys.exit(interruption.exit_code or error.exit_code)
-        except OSError as error:  # of a file that nobody has looked at more closely
+        except OSError as error:  # of a file that no one has looked at more closely
             typer.echo(f"shuffledp-client: {explain(error)}", err=True)
             sys.exit(interruption.exit_code or OutputError.exit_code)
         except asyncio.CancelledError:  # by a signal

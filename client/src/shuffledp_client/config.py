@@ -103,7 +103,7 @@ def at_addresses(roster: Roster, addresses: Mapping[str, str]) -> Roster:
     for name, address in addresses.items():
         if name not in {party.name for party in roster.parties}:
             raise ConfigError(
-                f"addresses.{name}: the roster of {roster.deployment!r} has no such party"
+                f"addresses.{name}: the roster of {roster.deployment!r} has no party of that name"
             )
         if not is_address(address):
             raise ConfigError(f"addresses.{name} must be {ADDRESS_FORM}, not {address!r}")

@@ -206,11 +206,13 @@ class DeviceSteps:
         )
         if not rounds:
             raise RoundStateError(
-                "no submission waits for verification here: none was made, or all were verified"
+                "no submission of this device waits for verification: none was made, or all "
+                "have been verified"
             )
         if len(rounds) != 1:
             raise RoundStateError(
-                f"{len(rounds)} submissions wait for verification here; name one with --round"
+                f"{len(rounds)} submissions of this device wait for verification; name one with "
+                "--round"
             )
         return rounds[0]
 
@@ -257,14 +259,14 @@ class DeviceSteps:
                 analyst, verified, stored.submission, config.receipts, config.tile_crowd
             )
         except ReceiptMissingError as error:
-            # With a receipt this is evidence, and stays; without one nobody promised anything
+            # With a receipt this is evidence, and stays; without one no one promised anything
             # ("Evidence", 3).
             if stored.receipt is not None:
                 raise
             self._store.finish(round_id)
             raise SubmissionClosedError(
-                f"the submission to round {round_id} has no receipt and is not in the round: "
-                f"it arrived too late or not at all"
+                f"the submission to round {round_id} has no receipt and is not on the board: it "
+                "arrived too late or not at all"
             ) from error
 
     def _check_result_logged(self, end: RoundEnd, round_id: str) -> None:
@@ -274,7 +276,7 @@ class DeviceSteps:
         if end.log is None:
             raise LogProofError(
                 f"the result of round {round_id} comes without a proof that it is in the public "
-                "log, so others may be shown another one; everything is kept: ask again later"
+                "log, so others may be shown a different one; all files are kept: retry later"
             )
         try:
             log = check_result_logged(end.log, self._roster, self._population, end.result)
@@ -284,7 +286,7 @@ class DeviceSteps:
         except LogProofError as error:
             evidence = self._log.keep_conflict(end.log.decode())
             raise LogProofError(
-                f"{error}; the result is kept, and the proof in {evidence}"
+                f"{error}; the result is kept, and the proof is in {evidence}"
             ) from error
         if log.checkpoint.origin == log_key_of(self._roster).name:
             self._log.remember(log, end.log.decode())
@@ -304,7 +306,7 @@ class DeviceSteps:
         round_id = stored.submission.round_id
         missing = still_open(stored.announcement, self._roster, discards)
         # docs/protocol.md, "Evidence", 2 and 3: nothing left any node, the honest one included, or
-        # nobody promised it.
+        # no one promised it.
         if stored.receipt is None or not missing:
             self._store.finish(round_id)
             return error

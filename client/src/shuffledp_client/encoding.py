@@ -56,7 +56,7 @@ def add_tags(geometry: Geometry, packed: bytes, source: RandomBytes) -> list[byt
     """Plain messages: each of the packed symbols with a tag from `source`."""
     width = geometry.symbol_bytes
     count = len(packed) // width
-    # Random, so that on the board nobody but the sender can tell whose they are.
+    # Random, so that on the board no one but the sender can tell whose they are.
     tags = source(TAG_BYTES * count)
     return [
         packed[width * index : width * (index + 1)]

@@ -1,7 +1,7 @@
 """Evidence that messages were inside an acknowledged envelope and are not on the board. Pure.
 
 A receipt says that an envelope was accepted, and nothing about its contents: a user who invents
-messages could point at their absence. With symbols and seed anybody can seal the envelope again and
+messages could point at their absence. With symbols and seed anyone can seal the envelope again and
 compare its digest with the receipt's. If they agree, the messages were in it, every layer opens,
 and an honest route would have brought them to the board. The evidence reveals the user's randomised
 report; the value itself stays protected by that report's noise. docs/protocol.md, section
@@ -104,7 +104,7 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> ShownEvi
        credential and claim are genuine, and the entry node signed that it has accepted exactly
        this.
     4. The analyst signed a result of this round, and it published this board.
-    5. At least one message stands nowhere on the board. A message that is there twice shows nothing
+    5. At least one message is nowhere on the board. A message that is there twice shows nothing
        here: an accomplice of the user may have sent the copy.
 
     Returns:
@@ -125,10 +125,10 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> ShownEvi
     result = verify_from(roster.analyst, evidence.result, Result)  # 4
     if (result.deployment, result.round_id) != (documents.manifest.deployment, round_id):
         raise EvidenceError(
-            f"the result is of round {result.round_id[:80]}, the receipt of round {round_id}"
+            f"the result is of round {result.round_id[:80]}, but the receipt is of round {round_id}"
         )
     if result.board_digest is None:
-        raise EvidenceError("the round failed: without a board, no receipt was broken")
+        raise EvidenceError("the round failed and has no board, so no receipt can have been broken")
     if digest(board) != result.board_digest or len(board) % geometry.plain_bytes:
         raise EvidenceError(
             "the board is not the one whose digest the analyst signed; fetch it again"
@@ -136,8 +136,8 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> ShownEvi
     missing = int(_absent(geometry, board, messages).sum())  # 5
     if not missing:
         raise EvidenceError(
-            "every message of the submission is on the board, so nothing shows that this user was "
-            "cheated (a second copy of a message may come from an accomplice)"
+            "every message of the submission is on the board, so nothing proves that this user "
+            "was cheated (a second copy of a message may come from an accomplice)"
         )
     return ShownEvidence(
         round_id, missing, geometry.messages_per_user, _suspects(result, documents)
@@ -170,15 +170,15 @@ def _is_clean(signed: Signed, roster: Roster, round_id: str) -> bool:
 def _check_reproducible(geometry: Geometry) -> None:
     if geometry.mix == Mix.VERIFIED:
         raise EvidenceError(
-            "a verified round needs no such evidence: list, headers and board are published, and "
-            "`shuffledp verify` says who changed them. A receipt for a submission that is not on "
-            "the list is evidence by itself"
+            "a verified round needs no such evidence: its list of claims, headers and board are "
+            "published, and `shuffledp verify` names who changed them. A receipt for a "
+            "submission that is not on the list is evidence by itself"
         )
     if not suite_named(geometry.suite).reproducible:
         raise EvidenceError(
-            f"the round was sealed with {geometry.suite}, whose library draws ephemeral keys that "
-            "cannot be shown to others, so nothing proves what an envelope held. Only rounds with "
-            "sealed-box give evidence"
+            f"the round used the suite {geometry.suite}, whose library does not reveal the "
+            "ephemeral keys it draws, so the content of an envelope cannot be proved to others. "
+            "Only rounds with sealed-box give evidence"
         )
 
 
@@ -190,7 +190,9 @@ def _messages(evidence: Evidence, documents: RoundDocuments) -> bytes:
         len(evidence.seed) != SEED_BYTES
         or len(evidence.symbols) != width * geometry.messages_per_user
     ):
-        raise EvidenceError("seed or symbols do not have this round's lengths")
+        raise EvidenceError(
+            "the seed or the number of symbols does not have the length that this round needs"
+        )
     symbols = (
         evidence.symbols[start : start + width] for start in range(0, len(evidence.symbols), width)
     )
@@ -215,7 +217,7 @@ def _check_acknowledged(evidence: Evidence, documents: RoundDocuments, roster: R
         )
     except (InvalidSubmissionError, UnknownCredentialError) as error:
         raise EvidenceError(
-            f"the credential's key did not claim to have sent these messages: {error}"
+            f"the credential's key did not sign a claim to these messages: {error}"
         ) from error
     receipt = verify_from(documents.route[0], evidence.receipt, Receipt)
     if (receipt.round_id, receipt.credential, receipt.submission_digest) != (
@@ -223,7 +225,9 @@ def _check_acknowledged(evidence: Evidence, documents: RoundDocuments, roster: R
         who,
         digest(envelope),
     ):
-        raise EvidenceError("the receipt is for another submission than these messages make")
+        raise EvidenceError(
+            "the receipt is for another submission than the one that these messages make"
+        )
 
 
 def _absent(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np.bool_]:

@@ -45,7 +45,7 @@ def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
     A bundle is installed the first time. Later, a newer bundle of the same device brings roster and
     TLS pair; identity, policy and state stay as they are. It may have another file name: the
     device's folder beside it is known by its key, and a folder elsewhere by a note that is left
-    beside the bundle, where that can be written.
+    next to the bundle, where that can be written.
 
     Args:
         place: the device's folder, its configuration (`.toml`), or its bundle.
@@ -55,7 +55,7 @@ def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
 
     Raises:
         ConfigError: there is nothing, or nothing usable, the folder belongs to another device, the
-            device has another folder beside the bundle or the named one, or the folder that it had
+            device has another folder next to the bundle or the named one, or the folder that it had
             is not where it was.
         DocumentError: a bundle's roster is not under its root key.
     """
@@ -96,11 +96,11 @@ def _existing_home(
     check_only(bundle, folder or place.with_name(place.stem + SUFFIX), *places)
     if noted is not None:
         raise ConfigError(
-            f"the device of {place} was installed in {noted}, and that folder is not there any "
-            "more. If it was moved, name the place where it is now (folder=), or load it in place "
-            "of the bundle. A new one would not know what the device has answered, and break what "
-            "was promised to its user: if it is lost, ask the deployment's owner for a bundle "
-            "under another name"
+            f"the device of {place} was installed in {noted}, and that folder does not exist any "
+            "more. If it was moved, name its present place (folder=), or load the folder "
+            "instead of the bundle. A newly installed device would not know what this one has "
+            "answered, which would break the promise to its user: if the folder is lost, ask "
+            "the deployment's owner for a bundle under another name"
         )
     return None
 
@@ -127,7 +127,7 @@ def _write_note(note: Path, home: Path) -> None:
 
 
 def _differs(bundle: Bundle, config: ClientConfig, home: Path) -> bool:
-    """Whether a bundle has something else to offer than the folder.
+    """True if the bundle's contents differ from the folder's.
 
     Raises `ConfigError` if it is another device's.
     """
@@ -156,8 +156,8 @@ def _alone_with(file: Path) -> Iterator[None]:
         descriptor = os.open(file.parent, os.O_RDONLY)
     except OSError as error:
         raise ConfigError(
-            f"there is no device at {file} ({error.strerror}): name its folder, or the bundle "
-            "that the deployment's owner made with `shuffledp keys enrol`"
+            f"there is no device at {file} ({error.strerror}): name the device's folder, or the "
+            "bundle that the deployment's owner made with `shuffledp keys enrol`"
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -56,7 +56,7 @@ class SubmissionBody(_Body, frozen=True, kw_only=True):
 
 
 class EnrolmentBody(_Body, frozen=True, kw_only=True):
-    """A one-time code, and the public key that its credential is for."""
+    """A one-time code, and the public key for which it requests a credential."""
 
     code: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     population: Annotated[str, msgspec.Meta(max_length=64)]
@@ -144,11 +144,12 @@ def raised_by(problem: bytes, status: int, gateway: str) -> errors.ShuffleDPErro
         document = from_json(problem, Problem)
     except errors.MalformedDocumentError:
         if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
-            return errors.BusyError(f"{gateway} is busy (status {status})")
+            return errors.BusyError(f"{gateway} is busy (HTTP status {status})")
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return errors.UnreachableError(f"{gateway} does not answer (status {status})")
+            return errors.UnreachableError(f"{gateway} did not answer (HTTP status {status})")
         return errors.NodeFault(
-            f"{gateway} answered with status {status} and no problem document: is it a gateway?"
+            f"{gateway} answered with HTTP status {status} and no problem document: is it a "
+            "gateway?"
         )
     return _RAISED.get(document.code, errors.NodeFault)(
         document.detail or f"{gateway} refused (status {status})"

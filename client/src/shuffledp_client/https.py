@@ -55,7 +55,7 @@ try:
     import httpx
 except ImportError as error:
     raise NotInstalledError(
-        "a gateway needs httpx: pip install 'shuffledp-client[https]'"
+        "talking to a gateway needs httpx: pip install 'shuffledp-client[https]'"
     ) from error
 
 _CONNECT_SECONDS: Final = 10.0
@@ -182,7 +182,7 @@ class _Calls:
             size += len(piece)
             if size > most:
                 raise NodeFault(
-                    f"{self._name} sends more than the {most} bytes that this answer can have"
+                    f"{self._name} sent more than the {most} bytes that this answer may have"
                 )
             pieces.append(piece)
         return b"".join(pieces)
@@ -215,7 +215,7 @@ class _HttpsReader:
         data = await self._calls.get(_path(BOARD, round_id), BYTES, length, BOARD_SECONDS)
         if len(data) != length:
             raise BadBatchError(
-                f"a board of {len(data)} bytes arrived, {length} were announced; fetch it again"
+                f"the board should have {length} bytes, but {len(data)} arrived; fetch it again"
             )
         return data
 
@@ -258,12 +258,12 @@ def _wait_seconds(response: httpx.Response) -> float:
 
 def _path(pattern: str, round_id: str) -> str:
     if not ROUND_ID.fullmatch(round_id):  # it would change the path
-        raise ValueError(f"{round_id!r} is not a round id")
+        raise ValueError(f"a round id must be 32 lower-case hex digits, not {round_id!r}")
     return pattern.replace("{round_id}", round_id)
 
 
 def _context(keys: Path, roster: Roster) -> ssl.SSLContext:
-    """TLS under the roster's authority alone, with the device's own certificate.
+    """TLS that trusts only the roster's authority, with the device's own certificate.
 
     Errors as `tls.channel_to`.
     """

@@ -148,7 +148,7 @@ class Device:
             refused: told of every round that the policy refuses, once.
 
         Raises:
-            ConfigError: the device itself cannot go on: its roster (`StaleRosterError`) or TLS
+            ConfigError: the device itself cannot continue: its roster (`StaleRosterError`) or TLS
                 certificate has ended.
         """
         loop = asyncio.get_running_loop()
@@ -185,7 +185,7 @@ class Device:
             ShuffleDPError: whatever `question` raises, and what the entry node refused it with.
         """
         if isinstance(value, bool) or not isinstance(value, int):
-            raise UsageError(f"a value is a whole number, not of type {type(value).__name__}")
+            raise UsageError(f"a value must be a whole number, not of type {type(value).__name__}")
         async with self._answering:
             self._require_open()
             if isinstance(question, str):
@@ -251,7 +251,7 @@ class Device:
         except UnknownRoundError as error:
             return Checked(round_id, Standing.WAITING, str(error), error=error)
         except SubmissionClosedError as error:
-            # Only our own check erases; somebody who merely says these words settles nothing.
+            # Only our own check erases; someone who merely says these words settles nothing.
             standing = Standing.UNCLEAR if round_id in self.pending() else Standing.LATE
             return Checked(round_id, standing, str(error), error=error)
         except ShuffleDPError as error:
@@ -300,7 +300,7 @@ class Device:
         except SubmissionClosedError:  # by our clock: a round that is not open yet will be
             seen.forget(data)
             return None
-        except ShuffleDPError as error:  # anybody may have put it there
+        except ShuffleDPError as error:  # anyone may have put it there
             structlog.get_logger().info("announcement skipped", reason=str(error))
             return None
         seen.record_round(data, question.round_id)

@@ -28,7 +28,7 @@ class Reader(Announcing, Protocol):
         ...
 
     async def result(self, round_id: str) -> Signed:
-        """The signed result alone."""
+        """Only the signed result."""
         ...
 
     async def board(self, round_id: str, length: int) -> bytes:

@@ -61,7 +61,7 @@ class LogMemory:
                 ) from error
             raise ConfigError(
                 f"{file} is damaged ({error}); if no one else can write to it, remove it: this "
-                "device then forgets what it saw of the public log"
+                "device then forgets what it has seen of the public log"
             ) from error
 
     def remember(self, log: CosignedCheckpoint, proof: str) -> None:

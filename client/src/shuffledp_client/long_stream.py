@@ -108,7 +108,7 @@ class LongStream(EntryNode):
 
 @dataclass(eq=False)
 class _PendingSubmissions:
-    """Submissions that are answered together, and where their answers are waited for."""
+    """Submissions that are answered together, with the future that receives their answers."""
 
     submissions: Sequence[node_pb2.SubmitWholeRequest]
     settled: asyncio.Future[list[Signed | ShuffleDPError]]
@@ -228,7 +228,9 @@ class _Stream:
         except ShuffleDPError as error:
             end = error
         except asyncio.CancelledError:
-            end = UnreachableError(f"the stream to {self._party} was closed before it was answered")
+            end = UnreachableError(
+                f"the stream to {self._party} was closed before it was answered; send again"
+            )
             raise
         finally:
             self._end = end
@@ -239,7 +241,7 @@ class _Stream:
 
     def _settle(self, answer: node_pb2.SubmissionAnswer) -> None:
         if not self._waiting:
-            raise NodeFault(f"{self._party} answered more submissions than were sent")
+            raise NodeFault(f"{self._party} sent more answers than there were submissions")
         if self._waiting[0].take(answer):
             self._waiting.popleft()
 

@@ -55,7 +55,7 @@ class Question:
 
     @classmethod
     def of(cls, verified: CheckedRound) -> Self:
-        """The question of a verified round."""
+        """The question of a round whose documents have been verified."""
         certificate = verified.certificate
         return cls(
             round_id=verified.round_id,
@@ -108,7 +108,7 @@ def locate_record(certificate: Certificate, record: Mapping[str, FieldValue]) ->
     wording = certificate.question_wording
     if wording is None:
         raise UsageError(
-            "the round has no question in words, so that a record has no meaning in it: answer "
+            "the round has no question in words, so it cannot be answered from a record: answer "
             "with a whole number"
         )
     try:
@@ -123,7 +123,7 @@ def parse_whole(*answers: str) -> int:
     """A whole number in decimal digits. `UsageError` otherwise, which does not repeat it."""
     digits = answers[0].strip() if len(answers) == 1 else ""
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10):
-        raise UsageError("the value must be a whole number, 0 or larger, with at most 10 digits")
+        raise UsageError("the value must be a whole number from 0, with at most 10 digits")
     return int(digits)
 
 
@@ -172,7 +172,7 @@ class Standing(StrEnum):
     LATE = "late"
     """There never was a receipt, and the answer is not in the round. Nothing is kept any more."""
     MISSING = "missing"
-    """There is a receipt, and messages are not on the board, or not once: somebody cheated.
+    """There is a receipt, and messages are not on the board, or not once: someone cheated.
     Everything is kept.
     """
     UNCLEAR = "unclear"

@@ -80,7 +80,7 @@ class Policy(Section, frozen=True, kw_only=True):
             raise ValueError(f"policy.delta must be from 0 to below 1, not {self.delta}")
         if not self.epsilon_corrupted >= 0:
             raise ValueError(
-                "policy.epsilon_corrupted must be 0 or more (inf: accept any), not "
+                "policy.epsilon_corrupted must be 0 or more (inf accepts any value), not "
                 f"{self.epsilon_corrupted}"
             )
         if self.distance is not None and self.distance < 1:
@@ -139,20 +139,20 @@ def check_policy(
     _at_least("different operators", len(operators), policy.operators)
     if policy.suites is not None and geometry.suite not in policy.suites:  # 5
         raise ClientPolicyRefusal(
-            f"the round seals with {geometry.suite!r}, your policy allows "
+            f"the round seals with {geometry.suite!r}, but your policy allows "
             f"{', '.join(policy.suites) or 'none'}"
         )
     mixing = Mix.VERIFIED if certificate.verified else Mix.PLAIN
     if policy.mixes is not None and mixing not in policy.mixes:
         raise ClientPolicyRefusal(
-            f"the round's mixing is {mixing.value}, your policy allows "
+            f"the round's mixing is {mixing.value}, but your policy allows "
             f"{', '.join(policy.mixes) or 'none'}"
         )
     _at_most("messages per user", geometry.messages_per_user, policy.messages)  # 6
     if corrupt and not policy.allow_corrupt:  # 7
         raise ClientPolicyRefusal(
-            f"{', '.join(corrupt)}: corrupt by the node's own declaration, it logs who sent what; "
-            "your policy allows no such node (allow_corrupt = false): do not take part"
+            f"{', '.join(corrupt)}: corrupt by the node's own declaration, and logs who sent "
+            "what; your policy allows no such node (allow_corrupt = false): do not take part"
         )
     _check_crowd(policy, certificate)  # 8
     check_question(policy, certificate.question_wording)  # 9
@@ -165,7 +165,7 @@ def check_question(policy: Policy, wording: QuestionWording | None) -> None:
         return
     if wording is None:
         raise ClientPolicyRefusal(
-            "the round has no question in words, and your policy limits questions or fields"
+            "the round has no question in words, but your policy restricts questions or fields"
         )
     _check_allowed("question", (wording.id,), policy.questions, policy.refuse_questions)
     _check_allowed("field", wording.fields, policy.fields, policy.refuse_fields)
@@ -192,16 +192,16 @@ def _check_crowd(policy: Policy, certificate: Certificate) -> None:
         return
     if policy.require_crowd_free:
         raise ClientPolicyRefusal(
-            f"the guarantee of {certificate.mechanism.kind} rests on {certificate.honest} honest "
-            "people; your policy takes part only where one honest node is enough "
+            f"the guarantee of {certificate.mechanism.kind} depends on {certificate.honest} "
+            "honest people, but your policy takes part only where one honest node is enough "
             "(require_crowd_free = true)"
         )
     margin = certificate.users - certificate.honest
     _at_least("colluding users to spare", margin, policy.min_colluding)
     if margin / max(1, certificate.users) < policy.min_colluding_share:
         raise ClientPolicyRefusal(
-            f"the round's guarantee allows for {margin} colluding users of {certificate.users}, "
-            f"your policy requires a share of at least {policy.min_colluding_share:g}"
+            f"the round's guarantee tolerates {margin} colluding users of {certificate.users}, "
+            f"but your policy requires a share of at least {policy.min_colluding_share:g}"
         )
 
 
@@ -216,7 +216,7 @@ def _protected_distance(policy: Policy, certificate: Certificate) -> int:
     distance = full if policy.distance is None else min(policy.distance, full)
     if distance > certificate.max_distance:
         raise ClientPolicyRefusal(
-            f"the round protects changes of up to {certificate.max_distance} units, your "
+            f"the round protects changes of up to {certificate.max_distance} units, but your "
             f"policy requires {distance}"
         )
     return distance
@@ -231,12 +231,12 @@ def _total(epsilon: float | None, factor: int) -> float:
 def _at_most(what: str, value: float, limit: float) -> None:
     if not 0 <= value <= limit:  # written so that NaN is refused
         raise ClientPolicyRefusal(
-            f"the round's {what} is {value:.6g}, your policy allows from 0 to {limit:.6g}"
+            f"the round's {what} is {value:.6g}, but your policy allows from 0 to {limit:.6g}"
         )
 
 
 def _at_least(what: str, value: int, limit: int) -> None:
     if value < limit:
         raise ClientPolicyRefusal(
-            f"the round has {value} {what}, your policy requires at least {limit}"
+            f"the round has {value} {what}, but your policy requires at least {limit}"
         )

@@ -39,7 +39,7 @@ class AnnouncementMemory:
         return False
 
     def add_manifest(self, manifest: Signed) -> bool:
-        """Record that the app is told of this genuine manifest; return True if it was before."""
+        """Record that the app is told of this genuine manifest; return True if it already was."""
         key = document_digest(manifest)
         if key in self._manifests:
             return True

@@ -30,9 +30,9 @@ _DRAW_BYTES: Final = 16
 class ReceiptCheck(StrEnum):
     """How a device finds its messages.
 
-    BOARD: it fetches the whole board, and its request tells nothing. TILE: it fetches the tile of
+    BOARD: it fetches the whole board, and its request reveals nothing. TILE: it fetches the tile of
     one of its messages. SAMPLE: it fetches a tile drawn at random, and checks its messages there,
-    if it has any; its request tells nothing.
+    if it has any; its request reveals nothing.
     """
 
     BOARD = "board"
@@ -72,7 +72,7 @@ async def find_messages(
         BadBatchError: what came is not what the analyst signed.
         ReceiptMissingError: a message is not there.
         FalseResultError: of the whole board: it does not give the signed answer or tiles.
-        ClientPolicyRefusal: of a tile: its request would tell more than the crowd allows.
+        ClientPolicyRefusal: of a tile: its request would reveal more than the crowd allows.
         MalformedDocumentError: of a tile: the result has no tiles.
     """
     geometry, result = submission.geometry, verified.result
@@ -106,8 +106,8 @@ def check_tile(
     root = result.tiles_root
     if not isinstance(root, str):
         raise MalformedDocumentError(
-            "the result has no tiles, as of an analyst of an earlier version; check with the whole "
-            'board (receipts = "board")'
+            "the result lists no tiles, because the analyst runs an earlier version; check with "
+            'the whole board (receipts = "board")'
         )
     bits = tile_bits(result.messages, geometry)
     packed = read_tile(tile, index, bits, geometry, bytes.fromhex(root))
@@ -129,14 +129,14 @@ def _require_crowd(verified: CheckedResult, bits: int, crowd: int) -> None:
     remedy = 'check with a random tile (receipts = "sample") or the whole board ("board")'
     if mechanism.messages_per_user > 1 or mechanism.dummies_per_node or not mechanism.needs_crowd:
         raise ClientPolicyRefusal(
-            f"what a request for the tile of a {mechanism.kind} message reveals is not certified; "
-            f"{remedy}"
+            f"nothing is certified about what a request for the tile of a {mechanism.kind} "
+            f"message reveals; {remedy}"
         )
     honest = final.honest >> bits
     if honest < crowd:
         raise ClientPolicyRefusal(
-            f"about {honest:,} honest people share a tile of this board, fewer than tile_crowd = "
-            f"{crowd:,}; {remedy}"
+            f"about {honest:,} honest people share a tile of this board, fewer than the required "
+            f"tile_crowd = {crowd:,}; {remedy}"
         )
 
 

@@ -89,15 +89,15 @@ class ResponseStore:
                 sync(self._folder)
         except OSError as error:
             raise ConfigError(
-                f"cannot keep a response in {self._folder}: {error.strerror}"
+                f"cannot save a memoised response in {self._folder}: {error.strerror}"
             ) from error
         return response
 
     def _keep(self, path: Path, data: bytes) -> None:
         if sum(1 for _ in self._folder.glob("*.json")) >= MOST_RESPONSES:
             raise ClientPolicyRefusal(
-                f"{MOST_RESPONSES} responses are kept in {self._folder}, as many as may be: this "
-                "device answers no further question of this kind"
+                f"{self._folder} already holds {MOST_RESPONSES} memoised responses, the maximum: "
+                "this device answers no further question of this kind"
             )
         part = path.with_name(f"{path.stem}-{secrets.token_hex(8)}{PART}")
         try:
@@ -137,7 +137,7 @@ class ResponseStore:
 
 def _damage_error(path: Path) -> RoundStateError:
     return RoundStateError(
-        f"{path} is damaged, or of another question: restore it from a backup, or answer this "
-        "question no more; another response in its place would tell more of your value than was "
-        "promised"
+        f"{path} is damaged, or belongs to another question: restore it from a backup, or do not "
+        "answer this question again; a newly drawn response would reveal more of your value "
+        "than was promised"
     )

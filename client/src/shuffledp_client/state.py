@@ -1,7 +1,7 @@
 """Submissions of one device on disk, so that a value is randomised once and can be shown.
 
 A submission is on disk before it is first sent, and the first one written wins: a second process,
-or the same one after a crash, sends that one again instead of randomising anew. When the round is
+or the same one after a crash, sends that one again instead of randomising afresh. When the round is
 settled for this user, the file (it holds the user's messages) is erased, and an empty marker stays
 so that the round is never entered again. No earlier copy is left behind: a file that is replaced is
 overwritten, as well as the file system allows.
@@ -74,7 +74,9 @@ class SubmissionStore:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot make the state folder {folder}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot create the state folder {folder}: {error.strerror}"
+            ) from error
         with self._lock():
             self._sweep()
 
@@ -116,7 +118,7 @@ class SubmissionStore:
             return self._load(round_id)
 
     def add_receipt(self, round_id: str, receipt: Signed) -> None:
-        """Keeps the receipt beside its submission, whose envelope is not needed any more."""
+        """Keeps the receipt next to its submission, whose envelope is not needed any more."""
         with self._lock():
             submission = msgspec.structs.replace(self._load(round_id).submission, envelope=b"")
             self._change(round_id, submission=submission, receipt=receipt)
@@ -164,7 +166,8 @@ class SubmissionStore:
         path = self._file(round_id)
         if self._marker(round_id).exists():
             raise RoundStateError(
-                f"round {round_id} is over for this device; a value goes into a round only once"
+                f"this device has finished with round {round_id}; it submits a value to a round "
+                "only once"
             )
         try:
             data = path.read_bytes()
@@ -176,14 +179,14 @@ class SubmissionStore:
             return from_json(data, StoredSubmission)
         except MalformedDocumentError as error:
             raise RoundStateError(
-                f"{path} is damaged; if the round is over, remove it: {error}"
+                f"{path} is damaged: {error}; if the round is over, remove it"
             ) from error
 
     def _load(self, round_id: str) -> StoredSubmission:
         stored = self._find(round_id)
         if stored is None:
             raise UnknownRoundError(
-                f"nothing was submitted to round {round_id} from here; check the round id"
+                f"this device has submitted nothing to round {round_id}; check the round id"
             )
         return stored
 
@@ -202,7 +205,7 @@ class SubmissionStore:
         used = sum(path.stat().st_size for path in self._folder.glob("*.json"))
         if used + size > self._limit:
             raise ClientPolicyRefusal(
-                f"{used} bytes of unsettled rounds are kept in {self._folder}, and your limit is "
+                f"{self._folder} keeps {used} bytes of unsettled rounds, and your limit is "
                 f"{self._limit} (kept_bytes): verify those rounds, or export their evidence, "
                 "before you take part in another"
             )
@@ -226,7 +229,9 @@ class SubmissionStore:
 
     def _file(self, round_id: str) -> Path:
         if not ROUND_ID.fullmatch(round_id):
-            raise UnknownRoundError(f"a round id is 32 digits of lower-case hex, not {round_id!r}")
+            raise UnknownRoundError(
+                f"a round id must be 32 lower-case hex digits, not {round_id!r}"
+            )
         return self._folder / f"{round_id}.json"
 
     def _marker(self, round_id: str) -> Path:

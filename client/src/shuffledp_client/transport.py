@@ -155,7 +155,7 @@ class _Caller:
                 await self._channel.channel_ready()
         except TimeoutError as error:
             raise UnreachableError(
-                f"{self._party.name} cannot be connected to at {self._party.address}"
+                f"cannot connect to {self._party.name} at {self._party.address}"
             ) from error
 
     async def __aenter__(self) -> Self:
@@ -335,7 +335,7 @@ class Announcing(Protocol):
     """A source of the analyst's announcements, such as `AnalystReader`."""
 
     async def announcement(self, round_id: str | None = None) -> bytes:
-        """As `AnalystReader.announcement`."""
+        """The announcement of a round; see `AnalystReader.announcement`."""
         ...
 
 
@@ -363,7 +363,7 @@ async def listen_for_announcements(
                 yield payload
     except (TimeoutError, BrokerError, StopAsyncIteration) as error:
         structlog.get_logger().debug(
-            "nothing more from the broker", host=broker.host, reason=type(error).__name__
+            "connection to the broker ended", host=broker.host, reason=type(error).__name__
         )
 
 

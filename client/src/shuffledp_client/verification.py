@@ -110,7 +110,8 @@ def parse_announcement(data: bytes) -> Announcement:
     """Parses an announcement; nothing in it is trusted yet. Raises `MalformedDocumentError`."""
     if len(data) > MAX_DOCUMENT_BYTES:
         raise MalformedDocumentError(
-            f"an announcement of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}"
+            f"an announcement of {len(data)} bytes is longer than the {MAX_DOCUMENT_BYTES} bytes "
+            "that a document may have"
         )
     return from_json(data, Announcement)
 
@@ -173,7 +174,8 @@ def verify_round(
     # Not in `verify_documents`, by which evidence of rounds long over is checked, too.
     if now >= certificate.expires_at:  # 2
         raise ExpiredDocumentError(
-            f"the certificate expired at {certificate.expires_at} ms, it is {now} ms now"
+            f"the certificate expired at {certificate.expires_at} ms; this device's clock says "
+            f"{now} ms"
         )
     _check_open(manifest, now)  # 6
     corrupt = tuple(key.node for key in documents.keys if key.corrupt)
@@ -211,7 +213,7 @@ def verify_documents(
     _same("deployment", manifest.deployment, roster.deployment)
     if not ROUND_ID.fullmatch(manifest.round_id):
         raise MalformedDocumentError(
-            f"a round id is 32 digits of lower-case hex, not {manifest.round_id!r}"
+            f"a round id must be 32 lower-case hex digits, not {manifest.round_id!r}"
         )
     if round_id is not None:
         _same("round", manifest.round_id, round_id)
@@ -234,7 +236,8 @@ def verify_documents(
 def _same(what: str, actual: str, expected: str) -> None:
     if actual != expected:
         raise ForeignDocumentError(
-            f"a document is for {what} {actual!r}, not {expected!r}; fetch the right one"
+            f"expected a document for {what} {expected!r}, got one for {actual!r}; fetch the "
+            "right one"
         )
 
 
@@ -247,14 +250,14 @@ def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certifi
     _same("stage", certificate.stage, CertificateStage.PLAN)
     if not certificate.holds:
         raise MalformedDocumentError(
-            "the certificate says that its guarantee does not hold; do not take part"
+            "the certificate states that its guarantee does not hold; do not take part"
         )
     if (
         manifest.min_reports < certificate.users
     ):  # ε falls as the crowd grows: with fewer reports it is not certified
         raise MalformedDocumentError(
-            f"the round would proceed with {manifest.min_reports} reports, but is certified for "
-            f"{certificate.users}"
+            f"the round would proceed with {manifest.min_reports} reports, but its certificate "
+            f"assumes {certificate.users}; do not take part"
         )
     return certificate
 
@@ -269,7 +272,7 @@ def _check_geometry(manifest: Manifest, certificate: Certificate) -> None:
         raise MalformedDocumentError(f"no client can take part in this round: {error}") from error
     if manifest.geometry != expected:
         raise MalformedDocumentError(
-            f"the manifest's lengths are not those of the certified {certificate.mechanism.kind} "
+            f"the manifest's lengths do not match the certified {certificate.mechanism.kind} "
             f"over {hops} hops"
         )
 
@@ -277,7 +280,9 @@ def _check_geometry(manifest: Manifest, certificate: Certificate) -> None:
 def _node_of(signed: Signed, roster: Roster) -> Party:
     party = roster.party(signed.signer)
     if party.role != Role.NODE:
-        raise RoundKeyError(f"{party.name!r} is on the route but is the {party.role}, not a node")
+        raise RoundKeyError(
+            f"{party.name!r} is on the route but is the {party.role}, not a mix node"
+        )
     return party
 
 
@@ -316,16 +321,18 @@ def _round_key(
     expected = (party.name, position, manifest.geometry.suite)
     if actual != expected:
         raise RoundKeyError(
-            f"the round key is for node, position and suite {actual}, not {expected}"
+            f"the round key is for node, position and suite {actual}, expected {expected}"
         )
     if key.certificate_digest != certified:
         raise RoundKeyError(
-            f"{party.name!r} made its round key for another certificate than the manifest's"
+            f"{party.name!r} signed its round key for another certificate than the manifest's"
         )
     try:  # a key of small order, or of another length, fails here and not in the middle of sealing
         public = bytes.fromhex(key.public_key)
         if len(public) != suite_named(key.suite).public_key_bytes:
-            raise RoundKeyError(f"the round key of {party.name!r} has {len(public)} bytes")
+            raise RoundKeyError(
+                f"the round key of {party.name!r} has the wrong length, {len(public)} bytes"
+            )
         if public.hex() != key.public_key:  # nodes refuse it, too
             raise RoundKeyError(f"the round key of {party.name!r} is not lower-case hex")
         suite_named(key.suite).sealer(public, binding(key.round_id, position))(b"")
@@ -355,7 +362,7 @@ def _check_countersignatures(
         _same("manifest", countersignature.manifest_digest, expected)
     if missing:
         raise SignatureError(
-            f"not countersigned by {', '.join(sorted(missing))}: do not take part before it is"
+            f"not countersigned by {', '.join(sorted(missing))}: do not take part until it is"
         )
 
 
@@ -368,8 +375,8 @@ def _check_log(
 ) -> CosignedCheckpoint:
     if not isinstance(announcement.log, str):
         raise LogProofError(
-            f"round {manifest.round_id} comes without a proof that it is in the public log; do not "
-            "take part (policy.require_log = false takes part in such rounds)"
+            f"round {manifest.round_id} comes without a proof that it is in the public log; do "
+            "not take part (a policy with require_log = false accepts such rounds)"
         )
     log = check_logged(
         announcement.log, roster, population, manifest.round_id, manifest.certificate
@@ -383,5 +390,5 @@ def _check_open(manifest: Manifest, now: int) -> None:
     if not manifest.opens_at <= now < manifest.closes_at:
         raise SubmissionClosedError(
             f"round {manifest.round_id} is open from {manifest.opens_at} to {manifest.closes_at} "
-            f"ms, it is {now} ms now"
+            f"ms; this device's clock says {now} ms"
         )

@@ -122,13 +122,15 @@ class Gateway:
         """Takes a sealed submission to the entry node; answers with the receipt."""
         round_id = _round_of(request)
         if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
-            raise MalformedRequestError(f"a submission must be {JSON}; its fields are in {OPENAPI}")
+            raise MalformedRequestError(
+                f"a submission must be {JSON}; its fields are described in {OPENAPI}"
+            )
         with self._room.place() as take:
             body = await self._line.wait(self._body(request, take), peer_of(request.scope))
             if body is None:
                 most = self._config.body_bytes
                 error = MalformedRequestError(
-                    f"the body is longer than the {most} bytes that this gateway takes"
+                    f"the body is longer than the {most} bytes that this gateway accepts"
                 )
                 return problem_response(error, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             submission = from_json(body, SubmissionBody)
@@ -151,7 +153,7 @@ class Gateway:
         return Response(tile, headers=dict(_LASTING), media_type=BYTES)
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 - starlette's interface
-        """Whether this process answers; not whether others do."""
+        """Report that this process answers, whether or not other parties do."""
         return _json(b'{"status":"ok"}')
 
     async def describe(self, request: Request) -> Response:  # noqa: ARG002
@@ -231,7 +233,10 @@ class Guard:
         except HTTPException as error:
             status = HTTPStatus(error.status_code)
             return problem_response(
-                MalformedRequestError(f"{status.phrase}; what there is, is in {OPENAPI}"), status
+                MalformedRequestError(
+                    f"{status.phrase}; the available paths are listed in {OPENAPI}"
+                ),
+                status,
             )
         except ShuffleDPError as error:
             self._refused(_route_of(scope), error)
@@ -246,7 +251,7 @@ class Guard:
                     where=_where(error),
                 )
             return problem_response(
-                BusyError("the gateway failed; its log says where. Ask again later"),
+                BusyError("the gateway failed; the cause is in its log. Retry later"),
                 HTTPStatus.INTERNAL_SERVER_ERROR,
             )
         return None
@@ -341,14 +346,16 @@ def to_bytes(document: object) -> bytes:
 def _round_of(request: Request) -> str:
     round_id = str(request.path_params["round_id"])
     if not ROUND_ID.fullmatch(round_id):
-        raise UnknownRoundError(f"a round id is 32 digits of lower-case hex, not {round_id[:40]!r}")
+        raise UnknownRoundError(
+            f"a round id must be 32 lower-case hex digits, not {round_id[:40]!r}"
+        )
     return round_id
 
 
 def _tile_index(request: Request) -> int:
     digits = str(request.path_params["index"])
     if not re.fullmatch(r"0|[1-9][0-9]{0,7}", digits):
-        raise UnknownRoundError(f"a tile's index is a whole number, not {digits[:40]!r}")
+        raise UnknownRoundError(f"a tile's index must be a whole number, not {digits[:40]!r}")
     return int(digits)
 
 

@@ -51,7 +51,7 @@ def run(
         from shuffledp_client.gateway.server import GatewayServer
     except ModuleNotFoundError as error:
         raise NotInstalledError(
-            "a gateway needs more: pip install 'shuffledp-client[gateway]'"
+            "the gateway's packages are not installed: pip install 'shuffledp-client[gateway]'"
         ) from error
     settings = load_config(config, GatewayConfig)
     configure_logs(settings.log_level)
@@ -76,7 +76,7 @@ def roster_of(settings: GatewayConfig) -> Roster:
     name = TLSFiles.load(settings.keys, roster.tls_authority).name
     if name != GATEWAY:
         raise ConfigError(
-            f"the TLS certificate in {settings.keys} names {name!r}, and devices ask for "
+            f"the TLS certificate in {settings.keys} names {name!r}, but devices expect "
             f"{GATEWAY!r}: check `keys`"
         )
     return roster

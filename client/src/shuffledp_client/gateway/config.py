@@ -61,14 +61,14 @@ class WebConfig(Section, frozen=True, kw_only=True):
                     f"web.origins must be origins such as https://www.example.org, not {origin!r}"
                 )
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("web.certificate and web.key go together")
+            raise ValueError("web.certificate and web.key must be given together")
         for proxy in self.proxies:
             try:
                 canonical = str(ip_address(proxy))
             except ValueError:
                 canonical = ""
             if canonical != proxy:
-                raise ValueError(f"web.proxies must be addresses, not {proxy!r}")
+                raise ValueError(f"web.proxies must be IP addresses, not {proxy!r}")
 
 
 class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
@@ -99,7 +99,8 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.name != "gateway":
             raise ValueError(
-                f'name must be "gateway", for which devices ask by TLS, not {self.name!r}'
+                'name must be "gateway", which devices expect in the TLS certificate, not '
+                f"{self.name!r}"
             )
         if not is_address(self.listen, least=0):
             raise ValueError(f"listen must be {ADDRESS_FORM}, not {self.listen!r}")

@@ -96,7 +96,7 @@ class TimedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def _request_is_complete(self) -> bool:
-        """Whether our time limit has ended: here, when the request's head is complete."""
+        """True once the request's head is complete, which ends its time limit."""
         return self._answering()
 
     def _answering(self) -> bool:

@@ -38,7 +38,8 @@ class EnrolmentDesk:
         self._identity = load_identity(config.key, config.population)
         if self._identity.public_key.hex() != roster.population(config.population).enrolment_key:
             raise ConfigError(
-                f"the enrolment key in {config.key} is not the roster's for {config.population!r}"
+                f"the enrolment key in {config.key} is not the key that the roster has for "
+                f"{config.population!r}"
             )
         make_folder(self._folder)
 

@@ -52,7 +52,7 @@ def probe(config: GatewayConfig) -> None:
         ) from error
     if status != HTTPStatus.OK:
         raise UnreachableError(
-            f"the gateway at {config.listen} answers with {status}: it does not serve"
+            f"the gateway at {config.listen} answered with {status}: it is not serving"
         )
 
 

@@ -40,8 +40,7 @@ class Rate:
             self._buckets.popitem(last=False)
         if not allowed:
             raise BusyError(
-                f"more than {self._burst:g} requests a minute from your address; ask again in a "
-                "minute"
+                f"your address sent more than {self._burst:g} requests in a minute; wait a minute"
             )
 
 
@@ -63,7 +62,8 @@ class Room:
             nonlocal taken
             if size > self._left:
                 raise BusyError(
-                    "too many submissions are on their way to this gateway; send yours again later"
+                    "this gateway is already forwarding as many submissions as it may; send "
+                    "yours again later"
                 )
             self._left -= size
             taken += size

@@ -67,7 +67,10 @@ class Upstream:
             size = 0
             async for offset, data in pieces:
                 if offset != size:
-                    raise BadBatchError(f"a piece at offset {offset} arrived where {size} was next")
+                    raise BadBatchError(
+                        f"the next piece should begin at offset {size}, but one at offset "
+                        f"{offset} arrived"
+                    )
                 size += len(data)
                 yield data
 
@@ -94,7 +97,7 @@ class Upstream:
             manifest = verify_from(self._roster.analyst, announcement.manifest, Manifest)
             if manifest.round_id != round_id:
                 raise ForeignDocumentError(
-                    "the analyst answered with the announcement of another round"
+                    "the analyst answered with the announcement of a different round"
                 )
             name = manifest.route[0].signer if manifest.route else ""
             if name not in {

@@ -90,7 +90,9 @@ class PageRoutes:
         name = str(request.path_params["name"])
         packed = self._files.get(name)
         if packed is None:
-            problem = problem_of(MalformedRequestError("no such file"), HTTPStatus.NOT_FOUND)
+            problem = problem_of(
+                MalformedRequestError("there is no such file"), HTTPStatus.NOT_FOUND
+            )
             return Response(to_json(problem), problem.status, media_type="application/problem+json")
         headers = {"content-type": _FILES[name], "vary": "accept-encoding"}
         if name == EXAMPLE:
@@ -103,15 +105,15 @@ class PageRoutes:
         """Exchange a one-time code for a credential."""
         if self._desk is None:
             raise MalformedRequestError(
-                "this gateway enrols no one; its configuration has no [web.enrolment]"
+                "this gateway enrols no one, because its configuration has no [web.enrolment]"
             )
         try:
             async with asyncio.timeout(self._seconds):
                 body = from_json(await self._short_body(request), EnrolmentBody)
         except TimeoutError as error:
             raise BusyError(
-                f"the request for a credential did not arrive within {self._seconds:g} s; send it "
-                "at once"
+                f"the request for a credential did not arrive within {self._seconds:g} s; send "
+                "it without pauses"
             ) from error
         return Response((await self._desk.exchange(body)).to_bytes(), media_type=JSON)
 
@@ -121,7 +123,7 @@ class PageRoutes:
             pieces += piece
             if len(pieces) > MOST_ENROLMENT_BYTES:
                 raise MalformedRequestError(
-                    f"a request for a credential has at most {MOST_ENROLMENT_BYTES} bytes"
+                    f"a request for a credential may have at most {MOST_ENROLMENT_BYTES} bytes"
                 )
         return pieces
 
@@ -169,7 +171,7 @@ class NamedOrigins:
         return send_with_origin
 
     def caller_of(self, scope: Scope) -> str:
-        """The address that counts for limits.
+        """The caller's address, to which limits apply.
 
         Behind a named proxy: the last address of `X-Forwarded-For` that is not a named proxy's.
         Earlier entries are the caller's own and prove nothing.
