@@ -114,7 +114,7 @@ async def test_a_countersignature_is_for_exactly_this_manifest(running: World) -
         "node-2",
         manifest_digest(round_),
     )
-    with pytest.raises(RoundStateError, match="another manifest"):
+    with pytest.raises(RoundStateError, match="a different manifest"):
         await running.set_manifest("node-2", running.manifest(round_, max_reports=999))
 
 

@@ -296,14 +296,14 @@ async def test_logs_that_are_torn_or_of_something_else_are_refused(world: World)
     rewritten(path, without("credentials"))
     refused("credentials is missing")
     rewritten(path, lambda arrays: arrays | {"permutation": np.zeros_like(arrays["permutation"])})
-    refused("permutation is none")
+    refused("permutation does not choose")
     rewritten(path, lambda arrays: arrays | {"outgoing": arrays["outgoing"][1:]})
     refused("shape")
     rewritten(path, unchanged, version=2)
     refused("version 2")
     (folder / "copy").mkdir()
     (folder / "copy" / name).write_bytes(whole)
-    refused("second log of position 1")
+    refused("second log for position 1")
 
 
 # -------------------------------------------------------------------- foreign code

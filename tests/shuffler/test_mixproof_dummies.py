@@ -142,23 +142,23 @@ async def test_the_entry_node_takes_what_is_claimed_by_its_node_and_opens(world:
     for data, error, words in (
         (flipped(good), InvalidSubmissionError, "does not open"),
         (flipped(good[:64]) + good[64:], BadClaimError, "no claim"),
-        (good[:-1], BadClaimError, "another node of this round"),
+        (good[:-1], BadClaimError, "another node on this round"),
         (b"", BadClaimError, "no claim"),
-        (of_entry, BadClaimError, "another node of this round"),
+        (of_entry, BadClaimError, "another node on this round"),
         (
             pack_dummies(round_, drawn_again(world, round_))[
                 : round_.round.geometry.dummies_claim_bytes
             ]
             + good[round_.round.geometry.dummies_claim_bytes :],
             BadClaimError,
-            "node 2: the records are not those of the claim",
+            "node 2: the records do not match the claim",
         ),
     ):
         with pytest.raises(error, match=words):
             await round_.bring(data)
     await round_.bring(good)
     await round_.bring(good)
-    with pytest.raises(BadClaimError, match="node 2: sends other dummies than before"):
+    with pytest.raises(BadClaimError, match="node 2: sends different dummies than before"):
         await round_.bring(pack_dummies(round_, drawn_again(world, round_)))
     with pytest.raises(RoundStateError, match="submissions go to the entry node"):
         await round_.bring(good, "node-2")
@@ -168,7 +168,7 @@ async def test_a_round_is_not_closed_while_the_dummies_of_a_node_are_missing(
     world: World,
 ) -> None:
     round_ = await open_with_users(world)
-    with pytest.raises(RoundStateError, match="lacks the dummies of node-2"):
+    with pytest.raises(RoundStateError, match="cannot be mixed without the dummies of node-2"):
         await world.close_round("node-1", round_.round.round_id)
     data = await round_.dummies("node-2")
     await round_.bring(data)
@@ -187,7 +187,7 @@ async def test_a_node_forwards_nothing_if_the_list_has_other_dummies_of_its_own(
     await world.close_round("node-1", round_.round.round_id)
     status = await world.ended("node-2", round_.round.round_id)
     assert (status.phase, status.error) == (FAILED, "NodeFault")
-    assert "did not draw here" in status.reason
+    assert "did not draw" in status.reason
     assert world.sink.batches == {}
 
 

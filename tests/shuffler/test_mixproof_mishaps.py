@@ -76,7 +76,7 @@ async def test_a_roster_with_another_enrolment_key_has_nobody_named(world: World
     await world.start("node-2")
     status = await world.ended("node-2", round_.round.round_id)
     assert (status.phase, status.error) == (FAILED, "ForeignDocumentError")
-    assert "the enrolment key of 'demo' in this roster is another one" in status.reason
+    assert "this roster's enrolment key of 'demo' is not the one" in status.reason
     assert "node 1" not in status.reason
 
 
@@ -84,7 +84,7 @@ async def test_nodes_with_rosters_of_two_enrolment_keys_make_no_keys_together(wo
     await world.start("node-1")
     rotate_enrolment(world)
     await world.start("node-2")
-    with pytest.raises(ForeignDocumentError, match="another one than the round goes by"):
+    with pytest.raises(ForeignDocumentError, match="not the one that the round uses"):
         await open_mixproof(world)
 
 

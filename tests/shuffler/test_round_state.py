@@ -61,7 +61,7 @@ def test_a_round_fails_once_and_never_after_it_is_done(phase: Phase) -> None:
 
 
 def test_too_few_reports_close_nothing() -> None:
-    with pytest.raises(TooFewReportsError, match="4 reports arrived where the round needs 5"):
+    with pytest.raises(TooFewReportsError, match="4 reports arrived, but the round needs 5"):
         at(Phase.OPEN).close(4, 5)
 
 

@@ -71,7 +71,7 @@ async def test_a_line_that_is_too_long_is_refused_at_once_and_given_up_waits_lea
     await settled(holder)
     waiting = asyncio.create_task(hold(uploads, 1, leave))
     await settled(waiting)
-    with pytest.raises(BusyError, match="wait for a place"):
+    with pytest.raises(BusyError, match="already wait on this node"):
         await hold(uploads, 1, leave)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)

@@ -98,13 +98,14 @@ class Admission:
     def _refusal(self, credential: Credential, now: int) -> WithdrawnCredentialError | None:
         if credential.expires_at is not None and now >= credential.expires_at:
             return WithdrawnCredentialError(
-                f"the credential expired at {credential.expires_at}, it is {now}; enrol again"
+                f"the credential expired at {credential.expires_at}, and this node's clock says "
+                f"{now}; enrol again"
             )
         current = self._lists.get(credential.population)
         if current is not None and credential_id(credential) in current.credentials:
             return WithdrawnCredentialError(
                 "the credential was withdrawn by the enrolment authority of "
-                f"{credential.population!r}; ask there for a new one"
+                f"{credential.population!r}; ask it for a new one"
             )
         return None
 
@@ -151,7 +152,7 @@ class Admission:
                 newer = self._newer(read_file(file, "withdrawals"), population, current)
             except (DocumentError, ConfigError) as error:
                 if first:
-                    raise ConfigError(f"cannot use the withdrawals {file}: {error}") from error
+                    raise ConfigError(f"cannot use the withdrawals file {file}: {error}") from error
                 structlog.get_logger().error(
                     "withdrawals refused: the earlier list stays in force",
                     file=str(file),
@@ -171,7 +172,8 @@ class Admission:
             newest.serial == current.serial and newest.digest != current.digest
         ):
             raise ForeignDocumentError(
-                f"a list of serial {newest.serial} does not replace the one of {current.serial}"
+                f"a withdrawal list of serial {newest.serial} does not replace the current one "
+                f"of serial {current.serial}"
             )
         if newest.serial > current.serial:
             make_folder(self._state)

@@ -74,7 +74,8 @@ def build(
     )
     if config.engine.kind == "ray" and _is_corrupt(node_of, corrupt):
         raise ConfigError(
-            "a corrupt node mixes on its own machine, where it sees each record: leave out [engine]"
+            "a node with --corrupt must mix on its own machine, where it sees each record: "
+            "remove [engine] from its configuration"
         )
     cluster = RayEngine(config.engine) if config.engine.kind == "ray" else None
     admission = Admission(config.withdrawals, config.state, roster)

@@ -145,7 +145,8 @@ class BucketShuffle:
         """
         if int(self._buckets.sizes.max()) > self.layout.capacity:
             raise NodeFault(
-                "the labels of a batch are not spread evenly: mix again, or raise `[mixing] memory`"
+                "the random labels of a batch fill its buckets unevenly: mix again, or raise "
+                "`[mixing] memory`"
             )
         for bucket in range(self.layout.buckets):
             records = self._buckets.take(bucket)

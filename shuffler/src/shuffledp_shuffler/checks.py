@@ -57,7 +57,9 @@ when it is certified."""
 def check_round_id(round_id: str) -> str:
     """Returns a round id that is fit to name a folder; `UnknownRoundError` for any other."""
     if not ROUND_ID.fullmatch(round_id):
-        raise UnknownRoundError(f"{round_id[:80]!r} is not a round id: 32 lower-case hex digits")
+        raise UnknownRoundError(
+            f"a round id must be 32 lower-case hex digits, not {round_id[:80]!r}"
+        )
     return round_id
 
 
@@ -83,32 +85,34 @@ def check_certificate(
     _require_deployment(certificate.deployment, roster)  # 2
     if certificate.stage != CertificateStage.PLAN:  # 3
         raise ForeignDocumentError(
-            f"a certificate of stage {certificate.stage!r} opens no round; send the plan's"
+            f"a certificate of stage {certificate.stage!r} cannot open a round; send the plan "
+            "certificate"
         )
     check_round_id(certificate.round_id)
     if now >= certificate.expires_at:  # 4
         raise ExpiredDocumentError(
             f"the certificate of round {certificate.round_id} expired at "
-            f"{certificate.expires_at}, it is {now}; ask the accountant for a new one"
+            f"{certificate.expires_at}, and this node's clock says {now}; ask the accountant for "
+            "a new one"
         )
     if abs(now - certificate.issued_at) > CLOCK_MILLISECONDS:
         raise ExpiredDocumentError(
             f"the certificate of round {certificate.round_id} was issued at "
-            f"{certificate.issued_at}, it is {now} by the clock here; a round is opened within "
-            "ten minutes: open a new one, or set the clocks"
+            f"{certificate.issued_at}, and this node's clock says {now}, more than the ten "
+            "minutes within which a round must be opened: open a new round, or set the clocks"
         )
     if not 2 <= certificate.nodes <= MAX_HOPS:  # 5
         raise MalformedDocumentError(
-            f"a certificate for {certificate.nodes} nodes; routes have 2 to {MAX_HOPS}"
+            f"the certificate is for {certificate.nodes} nodes, but a route has 2 to {MAX_HOPS}"
         )
     if not 1 <= position <= certificate.nodes:
         raise ForeignDocumentError(
-            f"position {position} is not on a route of {certificate.nodes} nodes"
+            f"a route of {certificate.nodes} nodes has no position {position}"
         )
     if certificate.route[position - 1] != name:
         raise ForeignDocumentError(
-            f"position {position} of the certified route {', '.join(certificate.route)[:200]} is "
-            f"not {name}'s"
+            f"{name} is not at position {position} of the certified route "
+            f"{', '.join(certificate.route)[:200]}"
         )
     suite_named(suite)
     return certificate
@@ -127,8 +131,8 @@ def check_after_start(certificate: Certificate, started: int) -> None:
     if certificate.issued_at < started:
         raise ExpiredDocumentError(
             f"the certificate of round {certificate.round_id} was issued "
-            f"{(started - certificate.issued_at) / 1000:g} s before this node was started, and is "
-            "not known here: open a new round, or set the clocks"
+            f"{(started - certificate.issued_at) / 1000:g} s before this node was started, and "
+            "it has no record of the round: open a new round, or set the clocks"
         )
 
 
@@ -176,11 +180,13 @@ class Terms:
         opens, closes = self.manifest.opens_at, self.manifest.closes_at
         if now < opens:
             raise SubmissionClosedError(
-                f"round {self.manifest.round_id} opens at {opens}, it is {now}; submit it then"
+                f"round {self.manifest.round_id} opens at {opens}, and this node's clock says "
+                f"{now}; submit again after it has opened"
             )
         if now >= closes:
             raise SubmissionClosedError(
-                f"round {self.manifest.round_id} closed at {closes}, it is {now}"
+                f"round {self.manifest.round_id} closed at {closes}, and this node's clock says "
+                f"{now}"
             )
 
 
@@ -213,7 +219,7 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
     # its key for that one.
     if document_digest(manifest.certificate) != document_digest(record.certificate):  # 2
         raise ForeignDocumentError(
-            "the manifest holds another certificate than the one this round was prepared with"
+            "the manifest's certificate is not the one with which this round was prepared"
         )
     certificate = record.plan()
     route = _check_route(manifest.route, certificate, record, roster)  # 3
@@ -221,18 +227,20 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
     # would open.
     if manifest.route[record.position - 1] != record.round_key:  # 4
         raise RoundKeyError(
-            f"position {record.position} of the route does not hold the round key made here"
+            f"the round key at position {record.position} of the route is not the one that this "
+            "node made for the round"
         )
     if manifest.geometry != _geometry(certificate, record.own_key().suite):  # 5
         raise MalformedDocumentError(
-            "the geometry is not the one that mechanism, suite, route and mixing give"
+            "the manifest's geometry is not the one that mechanism, suite, route and mixing "
+            "determine"
         )
-    # ε falls as the crowd grows: a round that goes on with fewer reports than this is not covered
+    # ε falls as the crowd grows: a round that continues with fewer reports than this is not covered
     # by its certificate.
     if not 1 <= certificate.users <= manifest.min_reports <= manifest.max_reports:  # 6
         raise MalformedDocumentError(
-            f"reports from {manifest.min_reports} to {manifest.max_reports} do not fit a "
-            f"certificate for at least {certificate.users}"
+            f"the manifest allows {manifest.min_reports} to {manifest.max_reports} reports, "
+            f"which does not fit a certificate for at least {certificate.users}"
         )
     check_mix(certificate, route)  # 7
     mixing = (
@@ -261,16 +269,19 @@ def check_times(terms: Terms, now: int) -> None:
     """
     opens, closes = terms.manifest.opens_at, terms.manifest.closes_at
     if not opens < closes:  # 1
-        raise MalformedDocumentError(f"the round would open at {opens} and close at {closes}")
+        raise MalformedDocumentError(
+            f"the manifest's opening time, {opens}, is not before its closing time, {closes}"
+        )
     if closes <= now:  # 2
         raise ExpiredDocumentError(
-            f"the round closed at {closes}, it is {now} here; open a new one, or set the clocks"
+            f"the round closed at {closes}, and this node's clock says {now}; open a new round, "
+            "or set the clocks"
         )
     if closes > terms.certificate.expires_at:  # 3
         raise MalformedDocumentError(f"closing at {closes} is after the certificate expires")
     if opens - now > CLOCK_MILLISECONDS:  # 4
         raise ExpiredDocumentError(
-            f"the round opens in {(opens - now) / 1000:g} s by the clock here, now by the "
+            f"the round opens in {(opens - now) / 1000:g} s by this node's clock, but now by the "
             "analyst's; set the clocks"
         )
 
@@ -308,24 +319,26 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
         )
     if header.position != terms.position:  # 2
         raise BadBatchError(
-            f"the batch is for position {header.position}; this node is at {terms.position}"
+            f"the batch is for position {header.position}, but this node is at position "
+            f"{terms.position}"
         )
     manifest = terms.manifest
     # It bounds the bytes that are read as well: their number follows from this one.
     if not manifest.min_reports <= header.users <= manifest.max_reports:  # 3
         raise BadBatchError(
-            f"a batch of {header.users} users; the round allows {manifest.min_reports} to "
-            f"{manifest.max_reports}"
+            f"the batch header states {header.users} users, but the round allows "
+            f"{manifest.min_reports} to {manifest.max_reports}"
         )
     check_dropped(header.dropped, header.users, terms)  # 4
     expected = terms.geometry.count_records(terms.position, header.users, header.dropped)
     if header.records != expected:
         raise BadBatchError(
-            f"{header.records} records where {header.users} users and the dummies of "
-            f"{terms.position - 1} nodes make {expected}, {header.dropped} being dropped"
+            f"the batch header states {header.records} records, but {header.users} users and the "
+            f"dummies of {terms.position - 1} nodes, less {header.dropped} dropped ones, make "
+            f"{expected}"
         )
     if not _DIGEST.fullmatch(header.digest):  # 5
-        raise BadBatchError("the digest of the batch is not 64 digits of lower-case hex")
+        raise BadBatchError("the digest of the batch must be 64 lower-case hex digits")
     return _history_bytes(header, terms) + expected * terms.geometry.record_bytes(terms.position)
 
 
@@ -336,12 +349,13 @@ def _history_bytes(header: BatchHeader, terms: Terms) -> int:
     """
     if terms.mixing is None:
         if header.history is not UNSET:
-            raise BadBatchError("a batch of a plain round has no history")
+            raise BadBatchError("a batch of a plain round must have no history")
         return 0
     most = most_bytes(terms.manifest)
     if not isinstance(header.history, int) or not 0 < header.history <= most:
         raise BadBatchError(
-            f"a history of {header.history} bytes, where this round's has 1 to {most}"
+            f"the batch header states a history of {header.history} bytes; in this round it must "
+            f"have 1 to {most}"
         )
     return header.history
 
@@ -353,20 +367,20 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
     certificate requires.
     """
     if dropped and terms.mixing is not None:
-        raise BadBatchError("no onion of a verified round may be dropped")
+        raise BadBatchError("in a verified round no onion may be dropped")
     if dropped and not terms.certificate.mechanism.bears_losses:
         raise BadBatchError(
-            f"{dropped} onions of {users} reports failed to decrypt or were repeated, and the "
-            f"answer of {terms.certificate.mechanism.kind} needs every one: nothing is forwarded, "
-            "run the round again"
+            f"{dropped} onions of {users} reports failed to decrypt or were repeated, but the "
+            f"answer of {terms.certificate.mechanism.kind} needs every one: nothing is "
+            "forwarded; run the round again"
         )
     most = most_dropped(users, terms.certificate.honest, terms.geometry.messages_per_user)
-    # Below 0, too: it would make room for onions that nobody sent.
+    # Below 0, too: it would make room for onions that no one sent.
     if not 0 <= dropped <= most:
         raise BadBatchError(
-            f"{dropped} onions of {users} reports failed to decrypt or were repeated; the "
-            f"plan, which counts on {terms.certificate.honest} honest reports, has room for "
-            f"{most}: nothing is forwarded, plan for more colluding users"
+            f"{dropped} onions of {users} reports failed to decrypt or were repeated, but the "
+            f"plan, which counts on {terms.certificate.honest} honest reports, tolerates at most "
+            f"{most}: nothing is forwarded; plan for more colluding users"
         )
 
 
@@ -385,7 +399,8 @@ def check_claims(
 def _require_deployment(deployment: str, roster: Roster) -> None:
     if deployment != roster.deployment:
         raise ForeignDocumentError(
-            f"a document of deployment {deployment[:80]!r}; this is {roster.deployment!r}"
+            f"the document is of deployment {deployment[:80]!r}, but this node belongs to "
+            f"{roster.deployment!r}"
         )
 
 
@@ -395,14 +410,14 @@ def _check_route(
     """Verify that a route's round keys are the certified nodes' own, each for its position."""
     if tuple(signed.signer for signed in route) != certificate.route:
         raise RoundKeyError(
-            f"the route is not the certified one, {', '.join(certificate.route)[:200]}"
+            f"the manifest's route is not the certified one, {', '.join(certificate.route)[:200]}"
         )
     own_key = record.own_key()
     keys = check_round_keys(
         route, record.round_id, own_key.suite, own_key.certificate_digest, roster
     )
     if len({key.node for key in keys}) != len(keys):
-        raise RoundKeyError("a node occurs twice on the route")
+        raise RoundKeyError("a node occurs twice on the manifest's route")
     return keys
 
 
@@ -420,13 +435,14 @@ def check_round_keys(
         here = (roster.deployment, round_id, position, suite, certified)
         if (key.deployment, key.round_id, key.position, key.suite, key.certificate_digest) != here:
             raise RoundKeyError(
-                f"the key of {key.node!r} is for another deployment, round, position, suite or plan"
+                f"the round key of {key.node!r} is for another deployment, round, position, "
+                "suite or plan"
             )
         if not re.fullmatch(
             rf"[0-9a-f]{{{2 * suite_named(suite).public_key_bytes}}}", key.public_key
         ):
             raise RoundKeyError(
-                f"the key of {key.node!r} does not have the length of a {suite} key"
+                f"the round key of {key.node!r} does not have the length of a {suite} key"
             )
     return keys
 
@@ -436,9 +452,12 @@ def _route_key(signed: Signed, roster: Roster) -> RoundKey:
         party = roster.party(signed.signer)
         key = verify_from(party, signed, RoundKey)
     except DocumentError as error:
-        raise RoundKeyError(f"a round key on the route is not its node's: {error}") from error
+        raise RoundKeyError(
+            f"a round key on the route is not signed by its node: {error}"
+        ) from error
     if party.role != Role.NODE or key.node != party.name:
         raise RoundKeyError(
-            f"{signed.signer!r} signed a round key of {key.node[:80]!r}, or is not a mix node"
+            f"{signed.signer!r} signed a round key that names {key.node[:80]!r}, or is not a mix "
+            "node"
         )
     return key

@@ -10,8 +10,8 @@ LOG/<round>.npz    numpy arrays without pickle, whole or absent, for the owner o
     permutation    int64 (records,): outgoing record i is pool record permutation[i]. At node 1 the
                    pool holds m
                    records of each user, in the order of the spool; elsewhere it is the incoming
-                   batch, peeled. The node's own dummies stand behind the pool, at pool.. A pool
-                   record that was dropped stands nowhere
+                   batch, peeled. The node's own dummies follow the pool, at pool.. A pool
+                   record that was dropped is nowhere
     incoming       uint8 (units, 16): truncated SHA-256 of every unit that came in; node 1:
                    envelopes, others: records
     outgoing       uint8 (records, 16): as `incoming`, of every record that went out, in the order
@@ -141,7 +141,7 @@ class Corruption:
 
         A round that is mixed again after a crash is recorded again, before anything is relayed: the
         log that stays is of the order that was sent. A log that cannot be written is reported, and
-        the round goes on.
+        the round continues.
 
         Args:
             record: the round, its number of users known.
@@ -240,14 +240,14 @@ def read_log(path: Path) -> CorruptLog:
         CorruptLogError: names the file and what is wrong.
     """
     try:  # 1
-        # Without pickle: a log may come from somebody else, and a pickle runs what its author
+        # Without pickle: a log may come from someone else, and a pickle runs what its author
         # likes.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             header = msgspec.json.decode(archive[_HEADER].tobytes(), type=LogHeader)
             arrays = {name: archive[name] for name in header.arrays}
     except _UNREADABLE as error:
         raise CorruptLogError(
-            f"{path} is truncated, or not a log of a corrupt node: {error}; copy it again"
+            f"{path} is truncated, or is not a log of a corrupt node: {error}; copy it again"
         ) from error
     if header.version != VERSION:
         raise CorruptLogError(f"{path} has version {header.version}, this software reads {VERSION}")
@@ -261,7 +261,7 @@ def read_log(path: Path) -> CorruptLog:
     candidates = header.pool + header.dummies
     if len(np.unique(order)) != header.records or order.min() < 0 or order.max() >= candidates:
         raise CorruptLogError(
-            f"{path}: the permutation is none of {header.records} records of {candidates}"
+            f"{path}: the permutation does not choose {header.records} records of {candidates}"
         )
     return CorruptLog(
         header,
@@ -302,7 +302,8 @@ def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, Corrupt
             )
         if log.header.position in logs:  # 3
             raise CorruptLogError(
-                f"{path} is a second log of position {log.header.position}; keep the right one"
+                f"{path} is a second log for position {log.header.position}; keep only the right "
+                "one"
             )
         logs[log.header.position] = log
     _check_alike([logs[position].header for position in sorted(logs)])  # 4
@@ -324,7 +325,8 @@ def _check_arrays(path: Path, header: LogHeader, arrays: Arrays) -> None:
     for name, (shape, kind) in expected.items():
         if arrays[name].shape != shape or arrays[name].dtype != kind:
             raise CorruptLogError(
-                f"{path}: {name} has shape {arrays[name].shape}, the header's counts give {shape}"
+                f"{path}: {name} has shape {arrays[name].shape}, but the header's counts require "
+                f"{shape}"
             )
     if (
         header.users < 1
@@ -347,7 +349,8 @@ def _check_alike(headers: Sequence[LogHeader]) -> None:
         if not alike or lost < 0 or (adjacent and lost):
             counts = [(header.users, header.pool, header.records) for header in headers]
             raise CorruptLogError(
-                f"the logs disagree on users, records in and out: {counts}; one is of another run"
+                f"the logs disagree on users, records in and records out: {counts}; one of them "
+                "is of another run"
             )
 
 

@@ -149,7 +149,7 @@ class DuplicateIndex:
     def find_repeated(self, fetch: Fetch) -> Iterator[NDArray[np.uint64]]:
         """Yields the addresses of the records that are equal to an earlier one, in arrays.
 
-        Which ones depends on the input alone.
+        Which ones depends only on the input.
 
         A sender of many equal records makes one bucket large. So a bucket is read in parts, and of
         equal records only the first is carried to the next part.
@@ -170,8 +170,8 @@ class DuplicateIndex:
                 distinct = entries[~again]
                 if len(distinct) > capacity:
                     raise NodeFault(
-                        "the tags of a batch are not spread evenly: mix again, or raise `[mixing] "
-                        "memory`"
+                        "the tags of a batch fill its buckets unevenly: mix again, or raise "
+                        "`[mixing] memory`"
                     )
 
 

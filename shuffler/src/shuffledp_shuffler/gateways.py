@@ -86,8 +86,8 @@ class Gateways(Generic[Request]):
     def _stream_slot(self) -> Iterator[None]:
         if self._streams >= STREAMS:
             raise BusyError(
-                f"{STREAMS} streams of submissions are open here; send them in single calls, or "
-                "later"
+                f"this node already has {STREAMS} open streams of submissions; send yours in "
+                "single calls, or later"
             )
         self._streams += 1
         try:
@@ -160,8 +160,8 @@ class _Stream(Generic[Request]):
 
     def _late(self) -> BusyError:
         return BusyError(
-            f"the stream brought no submission that got a receipt for {self._patience:g} s; open "
-            "another one"
+            f"no submission on this stream was accepted for {self._patience:g} s, so it was "
+            "closed; open another one"
         )
 
     def _ready(self) -> Begun | None:

@@ -436,7 +436,7 @@ def _is_committed(live: LiveRound, signed: Signed) -> bool:
         return False
     if document_digest(record.incoming) != document_digest(signed):
         raise BadBatchError(
-            f"round {record.round_id} already has a batch with another header; only one batch is "
-            "mixed per round"
+            f"round {record.round_id} already has a batch with a different header; only one "
+            "batch is mixed per round"
         )
     return True

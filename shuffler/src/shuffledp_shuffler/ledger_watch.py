@@ -45,9 +45,9 @@ class LedgerWatch:
             self._seen = {}
         except (OSError, msgspec.MsgspecError) as error:
             raise ConfigError(
-                f"{path} cannot be read: {error}; this node would not notice a ledger that has "
-                "gone back. Remove the file only if you know that the accountant's ledger was "
-                "never restored from a backup"
+                f"{path} cannot be read: {error}; without it this node would not notice that a "
+                "ledger was set back. Remove the file only if you know that the accountant's "
+                "ledger was never restored from a backup"
             ) from error
 
     def admit(self, certificate: Certificate) -> None:
@@ -84,9 +84,10 @@ class LedgerWatch:
             self._record(certificate.population, msgspec.structs.replace(seen, behind=True))
         raise LedgerBehindError(
             f"the ledger of population {certificate.population!r} has lost charges: round "
-            f"{certificate.round_id} is its entry {position.entry}, and this node has seen entry "
-            f"{seen.entry}, of round {seen.round_id}. It was restored from a backup: charge the "
-            "lost rounds with `shuffledp ledger restore`, then open a new round"
+            f"{certificate.round_id} is its entry {position.entry}, but this node has already "
+            f"seen entry {seen.entry}, of round {seen.round_id}. The ledger was restored from a "
+            "backup: charge the lost rounds with `shuffledp ledger restore`, then open a new "
+            "round"
         )
 
     def _record(self, population: str, position: SeenPosition) -> None:

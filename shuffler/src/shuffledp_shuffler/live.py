@@ -78,14 +78,16 @@ class LiveRound:
     def require_terms(self) -> Terms:
         """The verified manifest; `RoundStateError` before there is one."""
         if self.terms is None:
-            raise RoundStateError(f"round {self.record.round_id} has no manifest yet; set it first")
+            raise RoundStateError(
+                f"round {self.record.round_id} has no manifest yet; send it first"
+            )
         return self.terms
 
     def require_spool(self) -> Spool:
         """The accepted submissions; `RoundStateError` on a node that takes none."""
         if self.spool is None:
             raise RoundStateError(
-                f"this node stands at position {self.record.position} of round "
+                f"this node is at position {self.record.position} of round "
                 f"{self.record.round_id}; submissions go to the entry node, once it has the "
                 "manifest"
             )
@@ -95,7 +97,7 @@ class LiveRound:
         """The private round key; `RoundStateError` once it is erased."""
         if self.private_key is None:
             raise RoundStateError(
-                f"the key of round {self.record.round_id} is erased ({self.record.phase})"
+                f"the key of round {self.record.round_id} has been erased ({self.record.phase})"
             )
         return self.private_key
 
@@ -116,7 +118,8 @@ class LiveRound:
         """The secrets of a verified round; `RoundStateError` once they are erased."""
         if self.secret is None:
             raise RoundStateError(
-                f"the secrets of round {self.record.round_id} are erased ({self.record.phase})"
+                f"the secrets of round {self.record.round_id} have been erased "
+                f"({self.record.phase})"
             )
         return self.secret
 
@@ -161,7 +164,7 @@ class LiveRound:
     def require_present(self) -> None:
         """Raises `UnknownRoundError` once the round is being deleted."""
         if self.deleted:
-            raise UnknownRoundError(f"round {self.record.round_id} was deleted here")
+            raise UnknownRoundError(f"round {self.record.round_id} was deleted on this node")
 
     def refusal(self, now: int) -> SubmissionClosedError | None:
         """The refusal of a new submission at `now` (milliseconds since 1970).
@@ -176,7 +179,8 @@ class LiveRound:
             )
         if spool.accepted_count >= terms.manifest.max_reports:
             return SubmissionClosedError(
-                f"round {self.record.round_id} is full: it takes {spool.accepted_count} reports"
+                f"round {self.record.round_id} is full: it has its maximum of "
+                f"{spool.accepted_count} reports"
             )
         try:
             terms.require_open(now)
@@ -222,7 +226,7 @@ class LiveRound:
         self.adopt(record)  # whatever the disk says: this process does not go on with the round
 
     async def stop(self) -> None:
-        """Ends everything that works on the round; its files are left alone from here on."""
+        """Ends everything that works on the round; its files are left unchanged from here on."""
         self.forget_hop()
         if self.job is not None:
             self.job.cancel()
@@ -284,6 +288,6 @@ def _refusal_of(records: bytes | None, width: int) -> InvalidSubmissionError | N
     # only their sender.
     if len(distinct) * width != len(records):
         return InvalidSubmissionError(
-            "the envelope holds the same onion twice; seal every message by itself"
+            "the envelope holds the same onion twice; seal each message separately"
         )
     return None

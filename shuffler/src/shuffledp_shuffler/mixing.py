@@ -70,11 +70,11 @@ async def mix(
 ) -> MixResult:
     """Peel and permute a batch into its target file, which ends up complete or absent.
 
-    1. Of an onion that stands several times in the incoming batch one is kept (positions 2..L;
+    1. Of an onion that occurs several times in the incoming batch one is kept (positions 2..L;
        envelopes are unique in the spool).
     2. Every unit is opened, and those that do not open are dropped; each record goes to a random
        bucket.
-    3. Of an onion that stands several times in the pool of the entry node one is kept. Then the
+    3. Of an onion that occurs several times in the pool of the entry node one is kept. Then the
        node's own dummies are added, each to a random bucket.
     4. The number of dropped records is within the limit. It depends only on the input: mixing again
        drops as many.
@@ -203,7 +203,8 @@ class _Mixing:
         due = len(places) * per_unit - len(peeled.closed)
         if len(peeled.data) != due * batch.record_bytes:
             raise NodeFault(
-                f"peeling gave {len(peeled.data)} bytes for {due} records of {batch.record_bytes}"
+                f"decrypting {due} records of {batch.record_bytes} bytes gave {len(peeled.data)} "
+                "bytes"
             )
         records = np.frombuffer(peeled.data, dtype=np.uint8).reshape(-1, batch.record_bytes)
         addresses = self._shuffle.add(records)

@@ -47,7 +47,8 @@ async def prepare_round(
         # Asked of the disk: the id of a discarded round stays used after every restart.
         if services.store.discard_of(plan.round_id) is not None:
             raise RoundStateError(
-                f"round {plan.round_id} was deleted here and can never be used again"
+                f"round {plan.round_id} was deleted on this node, and its id can never be used "
+                "again"
             )
         if plan.round_id in rounds:
             live = rounds.get(plan.round_id)
@@ -127,7 +128,7 @@ async def set_manifest(services: NodeServices, live: LiveRound, signed: Signed) 
         # been shown the same ones.
         elif record.manifest != signed:
             raise RoundStateError(
-                f"round {record.round_id} already has another manifest; delete it"
+                f"round {record.round_id} already has a different manifest; delete the round"
             )
     countersignature = Countersignature(
         round_id=record.round_id,

@@ -58,7 +58,7 @@ def peel_chunk(layer: Layer, packed: bytes) -> PeeledChunk:
     info = binding(layer.round_id, layer.position)
     opened = suite.open_batch(layer.private_key, info, packed, layer.unit_bytes)
     if layer.position == 1 and opened.closed:
-        raise NodeFault("an accepted envelope no longer opens: the disk of this node is damaged")
+        raise NodeFault("an accepted envelope no longer decrypts: the disk of this node is damaged")
     # Elsewhere left out, not fatal: one bad onion of one user must not end the round.
     return PeeledChunk(opened.data, opened.closed)
 

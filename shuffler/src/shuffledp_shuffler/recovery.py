@@ -88,11 +88,11 @@ def _require_trusted(services: NodeServices, record: RoundRecord, away: int) -> 
     """
     if away > 1000 * services.away_seconds:  # 1
         raise NodeFault(
-            f"the state folder was not in use for more than {services.away_seconds:g} s and may be "
-            "a restored copy: its open rounds are abandoned (`away_seconds`)"
+            f"the state folder was not in use for more than {services.away_seconds:g} s and may "
+            "be a restored copy: its open rounds are abandoned (see `away_seconds`)"
         )
     if services.foreign and not record.own_key().corrupt:  # 2
         raise NodeFault(
-            f"round {record.round_id} was promised by an honest node; foreign code does not "
-            "continue it"
+            f"round {record.round_id} was prepared by an honest node; a node that runs foreign "
+            "code does not continue it"
         )

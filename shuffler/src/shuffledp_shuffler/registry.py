@@ -71,7 +71,8 @@ class RoundRegistry:
         if round_id in self._damaged:
             raise self._damaged[round_id]
         raise UnknownRoundError(
-            f"round {check_round_id(round_id)} is not known here: never prepared, or deleted"
+            f"round {check_round_id(round_id)} is not known to this node: it was never prepared, "
+            "or was deleted"
         )
 
     def __contains__(self, round_id: str) -> bool:

@@ -90,7 +90,7 @@ class Relay:
                     raise
                 if time.monotonic() + pause >= deadline:
                     raise UnreachableError(
-                        f"{target.name} did not take the batch within {self.patience:g} s: "
+                        f"{target.name} did not accept the batch within {self.patience:g} s: "
                         f"{error}; start it and open a new round"
                     ) from error
                 structlog.get_logger().warning(
@@ -119,7 +119,7 @@ class Relay:
                 raise UnreachableError(
                     f"no connection to {target.name} at {target.address}"
                 ) from error
-            # Only now that the connection stands: a node that reached nobody can still sign that
+            # Only now that the connection stands: a node that reached no one can still sign that
             # nothing left it.
             await started()
             try:

@@ -117,8 +117,8 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         same = document_digest(certificate) == document_digest(self.certificate)
         if not (same and position == self.position and suite == self.own_key().suite):
             raise RoundStateError(
-                f"round {self.round_id} was already prepared here with another certificate, "
-                "position or suite; delete it and open a new round"
+                f"round {self.round_id} was already prepared on this node with another "
+                "certificate, position or suite; delete it and open a new round"
             )
 
     def open(self, manifest: Signed) -> RoundRecord:
@@ -129,17 +129,18 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def close(self, accepted: int, min_reports: int) -> RoundRecord:
         """Return the entry node's record of a round whose submissions are closed.
 
-        Raises `TooFewReportsError` when too few may go on.
+        Raises `TooFewReportsError` when too few may continue.
         """
         self._require(Phase.OPEN, "close")
         if not self.is_entry:
             raise RoundStateError(
-                f"this node is at position {self.position}; only the entry node can be closed"
+                "only the entry node can close submissions, and this node is at position "
+                f"{self.position}"
             )
         # The certificate was computed for no fewer: a smaller crowd hides each report less.
         if accepted < min_reports:
             raise TooFewReportsError(
-                f"{accepted} reports arrived where the round needs {min_reports}; nothing was "
+                f"{accepted} reports arrived, but the round needs {min_reports}; nothing was "
                 "forwarded: ask for fewer reports, or stay open for longer"
             )
         return msgspec.structs.replace(self, phase=Phase.MIXING, accepted=accepted)
@@ -149,7 +150,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         self._require(Phase.OPEN, "take a batch")
         if self.is_entry:
             raise RoundStateError(
-                "this node is the entry of the round: it takes submissions, not batches"
+                "this node is the round's entry: it takes submissions, not batches"
             )
         return msgspec.structs.replace(self, phase=Phase.MIXING, incoming=header, accepted=users)
 
@@ -170,7 +171,8 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         self._require(Phase.RELAYING, "finish")
         if not self.forwarded:
             raise ValueError(
-                "finish_relaying() without begin_forwarding(): a discard would deny what was sent"
+                "finish_relaying() needs begin_forwarding() first, or a discard would deny what "
+                "was sent"
             )
         return msgspec.structs.replace(self, phase=Phase.DONE, relaying_seconds=seconds)
 

@@ -114,7 +114,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         """See node.proto."""
         first = await anext(aiter(request_iterator), None)
         if first is None or first.WhichOneof("part") != "header":
-            raise InvalidSubmissionError("a submission begins with its header")
+            raise InvalidSubmissionError("a submission must begin with its header")
         header = first.header
         with _disk_faults():
             receipt = await self._node.submit(
@@ -274,7 +274,7 @@ async def _envelope(
 ) -> AsyncIterator[tuple[int, bytes]]:
     async for request in requests:
         if request.WhichOneof("part") != "chunk":
-            raise InvalidSubmissionError("after its header a submission consists of chunks")
+            raise InvalidSubmissionError("only chunks may follow a submission's header")
         yield request.chunk.offset, request.chunk.data
 
 
@@ -284,7 +284,7 @@ async def _submissions(
     async for message in messages:
         if not message.submissions:
             raise MalformedRequestError(
-                "a message of the stream brings no submission; send one at least in each"
+                "a message on the stream contains no submission; send at least one in each"
             )
         yield message.submissions
 
@@ -296,7 +296,8 @@ def _require_short(length: int) -> None:
 
 def _too_long(length: int) -> InvalidSubmissionError:
     return InvalidSubmissionError(
-        f"a submission of {length} bytes in one message, where {WHOLE_BYTES} are allowed; stream it"
+        f"a submission of {length} bytes came in one message, which may carry at most "
+        f"{WHOLE_BYTES}; stream it in chunks"
     )
 
 
@@ -305,14 +306,14 @@ _Asking = node_pb2.AnswerRequest | node_pb2.SettleAccusationRequest | node_pb2.S
 
 def _read_round_id(first: _Asking | None) -> str:
     if first is None or first.WhichOneof("part") != "round_id":
-        raise MalformedRequestError("the call begins with the round that it is about")
+        raise MalformedRequestError("the call must begin with the id of its round")
     return first.round_id
 
 
 async def _pieces(requests: AsyncIterator[_Asking]) -> AsyncIterator[tuple[int, bytes]]:
     async for request in requests:
         if request.WhichOneof("part") != "chunk":
-            raise MalformedRequestError("after the round the call consists of chunks")
+            raise MalformedRequestError("only chunks may follow the round id of this call")
         yield request.chunk.offset, request.chunk.data
 
 

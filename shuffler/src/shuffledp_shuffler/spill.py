@@ -203,7 +203,7 @@ class Buckets:
 
     def _key(self) -> AESGCM:
         if self._cipher is None:
-            raise ValueError("these buckets are closed")
+            raise ValueError("the buckets of this batch are already closed")
         return self._cipher
 
     def _path(self, bucket: int) -> Path:

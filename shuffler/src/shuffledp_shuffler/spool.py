@@ -227,9 +227,9 @@ class Spool:
         size = os.fstat(self._file).st_size
         if size < self._accepted * self._envelope_bytes:
             raise NodeFault(
-                f"the envelope file has {size} bytes where {self._accepted} accepted submissions "
+                f"the envelope file has {size} bytes, but {self._accepted} accepted submissions "
                 f"need {self._accepted * self._envelope_bytes}; the disk lost data and the round "
-                "cannot go on"
+                "cannot continue"
             )
 
     def store(
@@ -302,7 +302,7 @@ class Spool:
 
     def _enqueue(self, item: _Request | _Close) -> None:
         if self._shut:
-            raise UnknownRoundError("the round was deleted while the call was under way")
+            raise UnknownRoundError("the round was deleted during the call")
         self._queue.put(item)
 
     def _work(self) -> None:
@@ -406,7 +406,7 @@ class Spool:
             if entry.submission is not None and entry.submission.envelope is not None
         ]
         credentials = [bytes.fromhex(submission.credential) for submission in complete]
-        # What a refused submission names as its digest nobody has compared with anything.
+        # What a refused submission names as its digest no one has compared with anything.
         digests = [
             bytes.fromhex(submission.digest)
             for submission in complete
@@ -441,7 +441,7 @@ class Spool:
         # costs nothing.
         if digest in accepted.digests:
             return InvalidSubmissionError(
-                "another credential already submitted this very envelope; seal your own"
+                "another credential has already submitted this same envelope; seal your own"
             )
         if self._closed or self._accepted + len(fresh) >= self._max_reports:
             return SubmissionClosedError(
@@ -491,8 +491,8 @@ def _answer_entries(steps: Steps[Any, Any], entries: list[_Entry]) -> None:
 def different_submission() -> DifferentSubmissionError:
     """The error for a second, different envelope of one credential."""
     return DifferentSubmissionError(
-        "this credential already submitted a different envelope to this round; only the first one "
-        "counts"
+        "this credential has already submitted a different envelope to this round; only the "
+        "first one counts"
     )
 
 

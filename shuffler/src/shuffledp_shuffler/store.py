@@ -224,7 +224,7 @@ class NodeStore:
     def create(
         self, record: RoundRecord, private_key: bytes, withdrawals: bytes = b""
     ) -> RoundFolder:
-        """Makes a new round's folder, whole or not at all."""
+        """Creates a new round's folder, completely or not at all."""
         path = self._rounds / record.round_id
         making = RoundFolder(self._rounds / f"{_NEW}{record.round_id}")
         erase_folder(making.path)
@@ -238,8 +238,8 @@ class NodeStore:
             erase_folder(making.path)
             raise
         making.path.rename(path)
-        # Before anybody is told the public key: a round that a power cut takes back was promised to
-        # nobody.
+        # Before anyone is told the public key: a round that a power cut takes back was promised to
+        # no one.
         sync(self._rounds)
         return RoundFolder(path)
 
@@ -271,7 +271,7 @@ class NodeStore:
     def discard(self, round_id: str, signed: Signed) -> None:
         """Store the discard, then erase the round; the next start completes an erasure."""
         if from_json(signed.body, Discard).round_id != round_id:
-            raise ValueError("the discard is for another round")
+            raise ValueError("the discard to store is for another round")
         folder = RoundFolder(self._rounds / round_id)
         folder.make_room(
             lambda: write_atomic(self._discards / f"{round_id}.json", signed.to_bytes())
@@ -282,7 +282,7 @@ class NodeStore:
         for path in (*self._discards.glob(f"*{PART}"), *self.uploads.iterdir()):
             erase(path)
         for path in list(self._rounds.iterdir()):
-            # Never named, so never promised to anybody; or discarded, and killed before all of it
+            # Never named, so never promised to anyone; or discarded, and killed before all of it
             # was erased.
             if path.name.startswith(_NEW) or (self._discards / f"{path.name}.json").exists():
                 erase_folder(path)
@@ -291,5 +291,5 @@ class NodeStore:
                     erase(part)
                 for spilled in path.glob(
                     f"*{SPILL}"
-                ):  # not overwritten: nobody has the key any more
+                ):  # not overwritten: no one has the key any more
                     spilled.unlink()

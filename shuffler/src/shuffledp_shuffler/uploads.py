@@ -67,7 +67,8 @@ class Uploads:
         turn = self._turns.setdefault(key, _Turn())
         if turn.calls >= REPEATS:
             raise BusyError(
-                "this credential has too many calls under way here; wait for one of them"
+                "this credential already has as many calls under way as it may have; wait for "
+                "one of them to end"
             )
         repeated = turn.calls > 0
         turn.calls += 1
@@ -124,13 +125,15 @@ class Uploads:
     def message_refusal(self) -> BusyError:
         """The refusal of a submission for which `begin_messages` has no room."""
         return BusyError(
-            f"{self._messages} submissions are being checked here; send it again later"
+            f"this node is checking {self._messages} submissions, the maximum; send yours again "
+            "later"
         )
 
     async def _wait_for_room(self, length: int) -> None:
         if self._waiting >= self._bounds.line:
             raise BusyError(
-                f"{self._waiting} submissions wait for a place here; send it again later"
+                f"{self._waiting} submissions already wait on this node, the maximum; send yours "
+                "again later"
             )
         self._waiting += 1
         try:
@@ -172,9 +175,9 @@ class Uploads:
             ) from error
         except TimeoutError as error:
             raise BusyError(
-                f"{offsets.received} of {total} bytes of the envelope arrived, too slowly: it may "
-                f"take {self._bounds.seconds:g} s, and no less than {self._bounds.rate:g} bytes a "
-                "second; send it again"
+                f"only {offsets.received} of {total} bytes of the envelope arrived: an upload "
+                f"may take {self._bounds.seconds:g} s, and must not be slower than "
+                f"{self._bounds.rate:g} bytes a second; send it again"
             ) from error
         return bytes(envelope)
 

@@ -136,7 +136,7 @@ class RoundPipeline:
         )
         # After the commit, never before: a crash in between finds the batch committed and erases
         # again, while input erased without a committed batch would lose the round. Without key and
-        # input nobody can link the two later.
+        # input no one can link the two later.
         await in_thread(
             live.folder.erase_consumed, live.record.phase, answerable=live.record.answerable
         )

@@ -39,13 +39,14 @@ class EngineConfig(Section, frozen=True, kw_only=True):
             for name in ("address", *_FILES):
                 if not getattr(self, name):
                     raise ValueError(
-                        f"engine.{name} is missing, which kind ray needs: docs/operations.md"
+                        f'engine.{name} is missing; kind = "ray" needs it (docs/operations.md)'
                     )
             if not is_address(self.address):
                 raise ValueError(f"engine.address must be {ADDRESS_FORM}, not {self.address!r}")
         elif given := [name for name in ("address", *_FILES) if getattr(self, name)]:
             raise ValueError(
-                f'engine.{given[0]} is of a Ray cluster, and engine.kind is local: say kind = "ray"'
+                f"engine.{given[0]} belongs to a Ray cluster, but engine.kind is local: set kind "
+                '= "ray", or remove it'
             )
         if not _LEAST_TASK_BYTES <= self.task_memory <= 2**40:
             raise ValueError(
@@ -63,17 +64,17 @@ class EngineConfig(Section, frozen=True, kw_only=True):
         for name in _FILES:
             path = getattr(self, name)
             if not path.is_file():
-                raise ConfigError(f"engine.{name}: there is no file {path}")
+                raise ConfigError(f"engine.{name}: the file {path} does not exist")
         for path in (self.token, self.key):
             if path is not None and path.stat().st_mode & 0o077:
-                raise ConfigError(f"others may read {path}, which is secret: chmod 600 {path}")
+                raise ConfigError(f"{path} is secret but other users may read it: chmod 600 {path}")
         try:
             self.tls()
         except OSError as error:  # of which SSLError is one
             raise ConfigError(
                 "engine.certificate, key and authority cannot be used "
-                f"({error.strerror or error}): each must be a PEM "
-                "file, and the key the certificate's"
+                f"({error.strerror or error}): each must be a PEM file, and the key must be the "
+                "certificate's"
             ) from error
 
     def tls(self) -> ssl.SSLContext:

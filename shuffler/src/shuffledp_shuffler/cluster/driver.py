@@ -118,12 +118,12 @@ class Cluster:
         except (Exception, SystemExit) as error:
             if "ersion mismatch" in str(error):
                 raise ClusterFault(
-                    f"the Ray head at {config.address} is of another version than this node, "
+                    f"the Ray head at {config.address} runs another version than this node, "
                     f"which has Ray {ray.__version__}: install the same Ray and Python on all "
                     "machines"
                 ) from error
             raise ClusterFault(
-                f"the Ray head at {config.address} does not let this node in: compare the token, "
+                f"the Ray head at {config.address} does not admit this node: compare the tokens, "
                 "and start Ray on this machine, too (docs/how-to/several-machines.md)"
             ) from error
         return self
@@ -140,7 +140,8 @@ class Cluster:
         while not (count := int(self.ray.cluster_resources().get("CPU", 0))):
             if time.monotonic() > self._deadline:
                 raise ClusterFault(
-                    f"the Ray cluster at {self._config.address} has no worker: start Ray on one"
+                    f"the Ray cluster at {self._config.address} has no worker: start Ray on at "
+                    "least one machine"
                 )
             time.sleep(_LOOK_SECONDS)
         return count
@@ -156,9 +157,9 @@ class Cluster:
 
     def _stall_fault(self) -> ClusterFault:
         return ClusterFault(
-            f"the Ray cluster at {self._config.address} finished nothing in "
-            f"{self._config.stall_seconds:g} seconds: "
-            "see `ray status` there, or raise `[engine] stall_seconds`"
+            f"the Ray cluster at {self._config.address} finished no task in "
+            f"{self._config.stall_seconds:g} seconds: see `ray status` there, or raise `[engine] "
+            "stall_seconds`"
         )
 
     def get(self, refs: Any) -> Any:
@@ -172,9 +173,9 @@ class Cluster:
             raise _task_failed(error.cause) from error
         except errors.RayError as error:
             raise ClusterFault(
-                f"the Ray cluster at {self._config.address} lost work for good "
-                f"({type(error).__name__}): see `ray status` there; a machine that is short of "
-                "memory needs less `[engine] task_memory`"
+                f"the Ray cluster at {self._config.address} lost work that it cannot repeat "
+                f"({type(error).__name__}): see `ray status` there; if a machine is short of "
+                "memory, lower `[engine] task_memory`"
             ) from error
 
 
@@ -292,9 +293,9 @@ class Mixing:
                     parts[bucket] = None  # the cluster forgets it
             if written + out != self._in or out.records != sum(map(len, left_out)):
                 raise ClusterFault(
-                    f"the Ray cluster gave back {written.records} records, which are not those "
-                    f"{self._in.records} that it was given less {out.records} repeated ones: "
-                    "nothing of it goes out"
+                    f"the Ray cluster returned {written.records} records, which are not the "
+                    f"{self._in.records} that it received less {out.records} repeated ones: "
+                    "nothing is forwarded"
                 )
             commit_part(self._target, file)
         return digest.hexdigest(), written
@@ -322,10 +323,10 @@ def _task_failed(cause: BaseException) -> ShuffleDPError:
     if isinstance(cause, ImportError) or "failed to import" in str(cause):  # in Ray's words
         return ClusterFault(
             "a worker of the Ray cluster lacks this node's packages: install the same "
-            "shuffledp-shuffler[ray] there"
+            "shuffledp-shuffler[ray] on it"
         )
     return ClusterFault(
-        f"a task on the Ray cluster failed ({type(cause).__name__}): see the logs of Ray there"
+        f"a task on the Ray cluster failed ({type(cause).__name__}): see Ray's logs there"
     )
 
 

@@ -126,8 +126,8 @@ async def _receive(pipe: Connection) -> Message:
         message: Message = pipe.recv()
     except (EOFError, OSError) as error:
         raise ClusterFault(
-            "the process that directs the Ray cluster died; Ray ends it when the head is gone, or "
-            "the Ray of this machine: see `ray status`, and start them again"
+            "the process that directs the Ray cluster died; Ray ends it when the head, or Ray "
+            "on this machine, is gone: see `ray status`, and start them again"
         ) from error
     if isinstance(message, FailureMessage):
         raise message.error

@@ -27,8 +27,8 @@ def open_block(
     """`work.split_block`, with separate results: Ray keeps each where it is until it is needed."""
     if (here := version(DISTRIBUTION)) != release:
         raise NodeFault(
-            f"a worker has shuffledp-shuffler {here}, its node {release}: install the same on all "
-            "machines"
+            f"a worker has shuffledp-shuffler {here}, but its node has {release}: install the "
+            "same version on all machines"
         )
     summed, groups, buckets = split_block(job, block, packed.tobytes())
     return (summed, *groups, *buckets)

@@ -76,8 +76,8 @@ class Job:
             raise ValueError(f"a job's secret has {SECRET_BYTES} bytes, not {len(self.secret)}")
         if self.blocks * (self.buckets + self.groups) > _MOST_PARTS:
             raise NodeFault(
-                f"{self.records} records are {self.blocks * (self.buckets + self.groups)} parts, "
-                "more than one process can direct: raise `[engine] task_memory`"
+                f"{self.records} records make {self.blocks * (self.buckets + self.groups)} "
+                "parts, more than one process can direct: raise `[engine] task_memory`"
             )
 
     @property
@@ -248,8 +248,8 @@ def order_bucket(
     starts = np.cumsum([0, *map(len, opened)])
     if starts[-1] > job.capacity:
         raise NodeFault(
-            "the labels of a batch are not spread evenly: mix again, or raise `[engine] "
-            "task_memory`"
+            "the random labels of a batch fill its buckets unevenly: mix again, or raise "
+            "`[engine] task_memory`"
         )
     records = np.concatenate([np.empty((0, job.record_bytes), dtype=np.uint8), *opened])
     blocks = left_out["place"] // np.uint64(job.block * job.layer.records_per_unit)
@@ -325,7 +325,7 @@ def _unseal(job: Job, name: tuple[int, int, int], sealed: Sealed, width: int) ->
         rows = AESGCM(_key(job.secret, name[0])).decrypt(_nonce(name), sealed.tobytes(), None)
     except InvalidTag as error:
         raise NodeFault(
-            "what a machine of this node's cluster kept was changed: replace its memory or disk, "
-            "and mix again"
+            "data that a machine of this node's cluster held was altered: check its memory and "
+            "disk, and mix again"
         ) from error
     return np.frombuffer(rows, dtype=np.uint8).reshape(-1, width)

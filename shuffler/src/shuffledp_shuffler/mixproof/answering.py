@@ -21,7 +21,7 @@ def accusation_of(live: LiveRound) -> bytes:
     Raises `RoundStateError` where none does.
     """
     if not live.settlement.accused:
-        raise RoundStateError(f"this node has no accusation in round {live.record.round_id}")
+        raise RoundStateError(f"this node has no open accusation in round {live.record.round_id}")
     return live.folder.accusation.read_bytes()
 
 

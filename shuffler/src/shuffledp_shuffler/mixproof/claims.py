@@ -86,7 +86,7 @@ class ClaimCheck:
         enrolled, sealed = split_submission(geometry, submission)
         if enrolled.credential(self.enrolment.population.name) != credential:  # 1
             raise BadClaimError(
-                "the claim is not of the credential that came with it; send it again unchanged"
+                "the claim is not of the credential that came with it; send both again unchanged"
             )
         refusal = self.enrolment.refusal(enrolled)  # 2
         if refusal is not None:
@@ -107,7 +107,8 @@ class ClaimCheck:
         # disk.
         if any(self.owners.get(key, credential) != credential for key in keys):
             return BadClaimError(
-                f"{user(bytes.fromhex(credential))}: claims a key that another user claimed before"
+                f"{user(bytes.fromhex(credential))}: claims a key that another user has already "
+                "claimed"
             )
         self.owners.update(dict.fromkeys(keys, credential))
         return None

@@ -56,7 +56,9 @@ async def dummies_of(live: LiveRound, identity: Identity) -> bytes:
 def _mixing_with_dummies(live: LiveRound) -> MixTerms:
     mixing = live.require_terms().mixing
     if mixing is None or not mixing.dummies:
-        raise RoundStateError(f"the nodes of round {live.record.round_id} send no dummies")
+        raise RoundStateError(
+            f"the mechanism of round {live.record.round_id} has no dummies of nodes"
+        )
     return mixing
 
 
@@ -99,7 +101,7 @@ async def keep_dummies(live: LiveRound, data: bytes) -> None:
 
     1. D2: they have the length of the round, and are claimed by another node of the route.
     2. They are the first of that node, or the same again.
-    3. C1 to C3, as everybody checks them.
+    3. C1 to C3, as everyone checks them.
     4. C4: what is sealed opens to the records of the claim.
 
     Raises:
@@ -113,7 +115,9 @@ async def keep_dummies(live: LiveRound, data: bytes) -> None:
     claim = unpack_dummies_claim(geometry, data[: geometry.dummies_claim_bytes])  # 1
     others = mixing.node_credentials[ENTRY:]
     if len(data) != geometry.dummies_bytes or claim.credential not in others:
-        raise BadClaimError("no claim: these are not the dummies of another node of this round")
+        raise BadClaimError(
+            "no claim: these are not the dummies of another node on this round's route"
+        )
     position = others.index(claim.credential) + ENTRY + 1
     path = live.folder.dummies_of(position)
     async with live.drawing:
@@ -121,13 +125,13 @@ async def keep_dummies(live: LiveRound, data: bytes) -> None:
         if path.exists():  # 2
             if await in_thread(path.read_bytes) != data:
                 raise BadClaimError(
-                    f"{node(position, mixing.hops)}: sends other dummies than before; a node draws "
-                    "them once a round"
+                    f"{node(position, mixing.hops)}: sends different dummies than before; a node "
+                    "draws them once per round"
                 )
             return
         if live.record.phase is not Phase.OPEN:
             raise RoundStateError(
-                f"round {live.record.round_id} is {live.record.phase}: it takes no more dummies"
+                f"round {live.record.round_id} is {live.record.phase} and takes no more dummies"
             )
         await in_thread(_check, live, mixing, position, claim, data)  # 3, 4
         await in_thread(write_atomic, path, data)
@@ -156,8 +160,8 @@ def require_all_dummies(live: LiveRound) -> None:
     ]
     if missing:
         raise RoundStateError(
-            f"round {live.record.round_id} lacks the dummies of {', '.join(missing)}, without "
-            "which it is not mixed: bring them first"
+            f"round {live.record.round_id} cannot be mixed without the dummies of "
+            f"{', '.join(missing)}: send them first"
         )
 
 
@@ -213,7 +217,7 @@ def require_own_dummies(live: LiveRound, listed: ClaimList) -> None:
     drawn = path.read_bytes() if path.exists() else b""
     if drawn[: len(claim)] != claim:
         raise NodeFault(
-            "the list has dummies under this node's signature that it did not draw here: its "
-            "state was restored, or its identity key is used elsewhere; nothing is forwarded, run "
-            "the round again"
+            "the list has dummies with this node's signature that this node did not draw: its "
+            "state was restored, or its identity key is used elsewhere; nothing is forwarded; "
+            "run the round again"
         )

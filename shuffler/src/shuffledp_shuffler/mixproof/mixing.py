@@ -90,8 +90,8 @@ def _accuse(live: LiveRound, hop: Hop) -> int:
     accused = hop.accuse(system_random)
     if len(accused) > most:
         raise TooFewReportsError(
-            f"{len(accused)} records do not open at position {hop.position}, more than the {most} "
-            "that may be left out: nothing is forwarded, and no party is named"
+            f"{len(accused)} records failed to decrypt at position {hop.position}, more than the "
+            f"{most} that may be left out: nothing is forwarded, and no party can be blamed"
         )
     if accused:
         write_atomic(file, pack_document(Accusation(_history_of(live), accused)))
@@ -104,8 +104,8 @@ def _release(live: LiveRound, hop: Hop, history: History) -> BatchHeader:
     most = most_bytes(live.require_terms().manifest)
     if len(passed_on) > most:
         raise BadBatchError(
-            f"the history would have {len(passed_on)} bytes, the next party takes {most}: not "
-            "forwarded"
+            f"the history would have {len(passed_on)} bytes, but the next party accepts only "
+            f"{most}: nothing is forwarded"
         )
     batch = passed_on + b"".join(records)
     # The order first: a batch that is committed can then be answered for after every crash.
@@ -161,7 +161,7 @@ def require_output(live: LiveRound) -> None:
     """Raise `RoundStateError` if this node has no output, or has erased what an answer needs."""
     live.require_secret()
     if live.record.outgoing is None:
-        raise RoundStateError(f"this node has put nothing out in round {live.record.round_id}")
+        raise RoundStateError(f"this node has sent no batch in round {live.record.round_id}")
 
 
 def resume_output(live: LiveRound, identity: Identity, roster: Roster) -> Hop:
@@ -196,7 +196,9 @@ def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
     """At node 1: the signed list of all accepted claims, and their records."""
     terms, check = _mixing(live), live.claims
     if check is None:
-        raise NodeFault(f"the claims of round {live.record.round_id} cannot be checked here")
+        raise NodeFault(
+            f"this node has no means to verify the claims of round {live.record.round_id}"
+        )
     claims, records = read_spool(live)
     dummies = listed_dummies(live, claims)
     listed = [*(enrolled.claim for enrolled in claims), *dummies.values()]
@@ -252,9 +254,9 @@ def _receive(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, 
         data = file.read()
     if (
         history.board_signature
-    ):  # nobody has read it, and what is passed on with it could be too long for the next node
+    ):  # no one has read it, and what is passed on with it could be too long for the next node
         raise BadBatchError(
-            "the history of a batch on its way has the signature of a board that there is not yet"
+            "the history before a batch has the signature of a board, which does not exist yet"
         )
     population = roster.population(terms.certificate.population)
     claim_list = check_history(
@@ -270,8 +272,8 @@ def _receive(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, 
     )
     if hop.chain.users != header.users:
         raise BadBatchError(
-            f"{terms.predecessor()} signed for {header.users} reports, list and exclusions leave "
-            f"{hop.chain.users}"
+            f"{terms.predecessor()} signed for {header.users} reports, but the signed list and "
+            f"the exclusions leave {hop.chain.users}"
         )
     return hop, history
 

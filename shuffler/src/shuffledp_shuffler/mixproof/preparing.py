@@ -41,7 +41,7 @@ class MixingPart:
 
 
 def read_secret(packed: bytes) -> NodeSecret:
-    """The secrets as they lie on disk behind the round key."""
+    """The secrets from the bytes that follow the round key on disk."""
     return NodeSecret(Scalar(packed[:32]), Scalar(packed[32:]))
 
 
@@ -84,22 +84,23 @@ def make_mixing_part(
     if not certificate.verified:
         if before:
             raise RoundKeyError(
-                "keys of the nodes before are for verified rounds; this one is plain"
+                "keys of earlier nodes belong to verified rounds, but this round's mixing is plain"
             )
         return MixingPart()
     if writes_down:  # 1
         raise PolicyRefusal(
-            f"{name} logs what it learns in plain rounds; it cannot take part in verified ones"
+            f"{name} is a corrupt node, which logs what it learns in plain rounds; it cannot "
+            "take part in verified ones"
         )
     if len(before) != position - 1:  # 2
         raise RoundKeyError(
-            f"position {position} makes its keys on those of {position - 1} nodes, not of "
-            f"{len(before)}"
+            f"the node at position {position} needs the keys of the {position - 1} nodes before "
+            f"it, not of {len(before)}"
         )
     digest = document_digest(signed)
     documents = tuple(Signed.from_bytes(key) for key in before)
     if tuple(key.signer for key in documents) != certificate.route[: position - 1]:
-        raise RoundKeyError("the keys before this node's are not those of the certified route")
+        raise RoundKeyError("the keys of the earlier nodes are not those of the certified route")
     keys = check_round_keys(documents, certificate.round_id, suite, digest, roster)
     base = check_keys(roster.deployment, certificate.round_id, signed, keys).blinding[-1]
     serial, named, document = admission.newest(certificate.population)
@@ -118,13 +119,13 @@ def make_mixing_part(
 def _check_newest(entry: MixingKey, serial: int, digest: str) -> None:
     if entry.withdrawals < serial:
         raise BusyError(
-            f"the entry node goes by list {entry.withdrawals} of withdrawn credentials, number "
-            f"{serial} is known here: give all nodes the newest one, then open the round again"
+            f"the entry node uses list {entry.withdrawals} of withdrawn credentials, but this "
+            f"node has list {serial}: give all nodes the newest one, then open the round again"
         )
     if entry.withdrawals == serial and entry.withdrawals_digest != digest:
         raise NodeFault(
-            f"the entry node's list {serial} of withdrawn credentials is another one than the one "
-            "here"
+            f"list {serial} of withdrawn credentials on the entry node differs from the one on "
+            "this node"
         )
 
 
@@ -142,9 +143,9 @@ def check_memory(terms: Terms, memory: int) -> None:
         among = f", {dummies:,} dummies of nodes among them," if dummies else ""
         fewer = "fewer symbols or reports" if dummies else "fewer reports"
         raise PolicyRefusal(
-            f"a verified round of up to {records:,} messages{among} takes up to {need:,} bytes of "
-            f"memory, and this node may use {memory:,}: raise `[mixing] memory` to {need}, or plan "
-            f"for {fewer}"
+            f"a verified round of up to {records:,} messages{among} may need {need:,} bytes of "
+            f"memory, but this node may use only {memory:,}: raise `[mixing] memory` to "
+            f"{need:,}, or plan for {fewer}"
         )
 
 

@@ -23,7 +23,7 @@ class TranscriptExchange:
     def require_open(self) -> None:
         """Raises `RoundStateError` where nothing waits."""
         if not self.accused:
-            raise RoundStateError("there is no open accusation here")
+            raise RoundStateError("this node has no open accusation")
 
     async def take(self, transcript: Transcript) -> None:
         """Takes a transcript; returns once it has ended the accusation.
@@ -52,14 +52,15 @@ class TranscriptExchange:
                 return await self._first_that_stands(hop)
         except TimeoutError as error:
             raise UnansweredError(
-                f"no answer: {accused} records do not open here, and within {patience:g} s no "
-                f"transcript arrived that traces all of them to users"
+                f"no answer: {accused} records failed to decrypt on this node, and no transcript "
+                f"that traces all of them to users arrived within {patience:g} s"
             ) from error
         finally:
             self._show(0)
             while not self._brought.empty():
                 self._answer(
-                    self._brought.get_nowait()[1], RoundStateError("the accusation is settled")
+                    self._brought.get_nowait()[1],
+                    RoundStateError("the accusation has already been settled"),
                 )
 
     async def _first_that_stands(self, hop: Hop) -> Transcript:
@@ -82,7 +83,7 @@ class TranscriptExchange:
                 raise
             except (
                 Exception
-            ) as error:  # a bug, or no memory left: the round fails of it, and nobody waits on
+            ) as error:  # a bug, or no memory left: the round fails of it, and no one waits on
                 self._answer(
                     done,
                     NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log"),
