@@ -423,9 +423,9 @@ def test_an_expired_certificate_is_refused_where_the_time_is_asked_for() -> None
 
 def test_a_certificate_that_contradicts_itself_is_caught() -> None:
     honest = issued()
-    with pytest.raises(DocumentError, match="names no finite epsilon"):
+    with pytest.raises(DocumentError, match="has no finite epsilon"):
         recheck(changed(honest, epsilon=msgspec.structs.replace(honest.epsilon, certified=None)))
-    with pytest.raises(DocumentError, match="contradict each other"):
+    with pytest.raises(DocumentError, match="contradicts itself"):
         recheck(changed(honest, epsilon=msgspec.structs.replace(honest.epsilon, attained=5.0)))
     with pytest.raises(DocumentError, match="covers changes of up to 1 only"):
         recheck(changed(honest, max_distance=1))

@@ -159,7 +159,7 @@ def test_a_log_that_no_device_asks_for_is_not_ended(world: LogWorld) -> None:
     with world.branch("ledger") as ledger:
         ledger.announce()
     world.change_roster(log=msgspec.UNSET)
-    with pytest.raises(UsageError, match="leave --end-log out"):
+    with pytest.raises(UsageError, match="leave out --end-log"):
         renew(
             world.deployment.folder,
             new_roster=True,

@@ -151,7 +151,7 @@ async def test_two_manifests_of_a_round_are_noticed_by_the_device_whose_one_is_n
     await world.device("ada", link=ada).verify(round_.round_id)
     show(bob, board, result, logged)
     device = world.device("bob", link=bob)
-    with pytest.raises(FalseResultError, match="another manifest"):
+    with pytest.raises(FalseResultError, match="a different manifest"):
         await device.verify(round_.round_id)
     # What bob keeps convicts the analyst and every node: they signed both, under one round id.
     stored = device.store.load(round_.round_id)

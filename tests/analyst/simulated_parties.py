@@ -227,7 +227,7 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
         self, request: accountant_pb2.LogResultRequest, context: Context
     ) -> accountant_pb2.LogResultResponse:
         if "no-log" in self.faults:
-            raise LedgerAwayError("too few witnesses signed the public log")
+            raise LedgerAwayError("too few witnesses have cosigned the public log")
         self.logged.append((request.round_id, request.digest))
         self.happened.touch()
         return accountant_pb2.LogResultResponse()
@@ -246,7 +246,7 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             discard = verify_from(self.deployment.roster.party(signed.signer), signed, Discard)
             assert discard.round_id == request.round_id
             if discard.forwarded:
-                raise RoundStateError(f"{discard.node} has forwarded")
+                raise RoundStateError(f"{discard.node} has already forwarded")
             missing.discard(discard.node)
         if missing or self.ledger[request.round_id] != "reserved":
             raise RoundStateError(f"not to be released: {missing}")

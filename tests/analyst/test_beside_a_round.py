@@ -13,7 +13,7 @@ from shuffledp_analyst.running import RunningRound
 async def test_a_node_that_accuses_records_of_a_plain_round_ends_it(world: World) -> None:
     world.last.faults.add("accuses")
     result = await world.ended(await world.open())
-    assert (result.error, "accuses records of a plain round" in (result.reason or "")) == (
+    assert (result.error, "accuses records in a plain round" in (result.reason or "")) == (
         "NodeFault",
         True,
     )

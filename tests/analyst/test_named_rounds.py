@@ -39,7 +39,7 @@ async def test_a_named_round_is_opened_once_however_often_it_is_asked_for(world:
 async def test_a_name_stands_for_one_plan(world: World) -> None:
     name = secrets.token_hex(16)
     await opened(world, name)
-    with pytest.raises(errors.RoundStateError, match="opened for another plan"):
+    with pytest.raises(errors.RoundStateError, match="opened with another plan"):
         await opened(world, name, max_reports=99)
 
 
@@ -76,9 +76,9 @@ async def test_a_round_that_is_not_taken_up_yet_is_neither_unknown_nor_opened_ag
     await opened(world, name)
     await world.stop_analyst()
     await world.start_analyst(resumed=False)
-    with pytest.raises(errors.UnreachableError, match="not resumed yet"):
+    with pytest.raises(errors.UnreachableError, match="has not resumed round"):
         await opened(world, name)
-    with pytest.raises(errors.UnreachableError, match="not resumed yet"):
+    with pytest.raises(errors.UnreachableError, match="has not resumed round"):
         await world.events(name)
     with pytest.raises(errors.UnknownRoundError):
         await world.events(secrets.token_hex(16))
@@ -90,6 +90,6 @@ async def test_a_round_whose_record_was_set_aside_is_not_opened_again(world: Wor
     await world.stop_analyst()
     Records(world.config().state).set_aside(name)
     await world.start_analyst()
-    with pytest.raises(errors.RoundStateError, match="record cannot be read"):
+    with pytest.raises(errors.RoundStateError, match="cannot be read; open a new round"):
         await opened(world, name)
     assert world.accountant.ledger == {name: "reserved"}

@@ -131,7 +131,7 @@ async def test_a_restart_gives_a_round_without_its_batch_no_more_time(world: Wor
     async with asyncio.timeout(HANG_SECONDS):  # only a round whose time begins anew takes longer
         result = await world.ended(round_id)
     assert (result.outcome, result.error) == ("failed", "UnreachableError")
-    assert f"within {MIX_SECONDS:.1f} s of the close" in str(result.reason)
+    assert f"within {MIX_SECONDS:.1f} s after submissions closed" in str(result.reason)
 
 
 async def test_a_round_of_an_earlier_version_has_its_time_from_the_restart_on(world: World) -> None:

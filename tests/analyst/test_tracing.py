@@ -90,6 +90,8 @@ async def test_where_too_few_are_left_nobodys_keys_are_traced() -> None:
     """There may be far more of them than a round that goes on would ever show."""
     world, accused = stopped_at(ACCUSER, *(spoiled_user(user, ACCUSER) for user in (5, 6, 7)))
     nodes = Nodes(world)
-    with pytest.raises(TooFewReportsError, match="5 of at least 6 users are left after exclusions"):
+    with pytest.raises(
+        TooFewReportsError, match="5 users are left after exclusions, fewer than the minimum, 6"
+    ):
         await trace_accusation(nodes.chain, ACCUSER, accused, nodes.ask)
     assert nodes.asked == [(2, "records"), (1, "records")]

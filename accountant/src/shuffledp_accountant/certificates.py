@@ -55,12 +55,12 @@ def analyse_final(
             "round"
         )
     cost = cost_of(plan, mechanism, accepted)
-    # All reports that arrived are users, but only these are counted on to hide anybody.
+    # All reports that arrived are users, but only these are counted on to hide anyone.
     cost = replace(cost, setting=replace(cost.setting, honest=honest))
     analysis = analyse(cost, len(plan.route))
     if analysis.bounds.certified <= planned or honest <= least:
         return analysis
-    # Counted as dishonest, the others no longer add to the chance that somebody is clamped (S6).
+    # Counted as dishonest, the others no longer add to the chance that someone is clamped (S6).
     fewer = replace(cost, setting=replace(cost.setting, honest=least))
     other = analyse(fewer, len(plan.route))
     return min(analysis, other, key=lambda analysed: analysed.certified)

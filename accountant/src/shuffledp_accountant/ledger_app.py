@@ -55,9 +55,9 @@ def restore_command(
     evidence = read_certificates(folders, roster.accountant, roster.deployment)
     if not evidence:
         raise LedgerError(
-            f"no plan certificate of {roster.accountant.name!r} below "
-            f"{', '.join(map(str, folders))}: give the folders "
-            "with the documents of the rounds since the backup"
+            f"no plan certificate of {roster.accountant.name!r} is below "
+            f"{', '.join(map(str, folders))}: name the folders that hold the documents of the "
+            "rounds since the backup"
         )
     ledger = open_ledger(settings)
     try:
@@ -69,9 +69,9 @@ def restore_command(
     incomplete = [outcome.population for outcome in outcomes if outcome.missing]
     if incomplete:
         raise LedgerError(
-            f"the account of {', '.join(incomplete)} is incomplete: find the certificates of the "
-            "missing entries (the analyst's state, saved results, a device that took part) and "
-            "run this again; until then nodes refuse its rounds"
+            f"the account of {', '.join(incomplete)} still has gaps: find the certificates of "
+            "the missing entries (in the analyst's state, in saved results, or on a device that "
+            "took part) and run this again; until then nodes refuse its rounds"
         )
 
 

@@ -243,13 +243,15 @@ class LogAudit:
         stated = float("inf") if position.spent is None else position.spent
         if stated < composed * (1 - _TOLERANCE):
             raise FalseCertificateError(
-                f"log entry {self.number}: the certificate of round {certificate.round_id} says "
-                f"that epsilon {stated:.6g} is spent; the charges add up to {composed:.6g}"
+                f"log entry {self.number}: the certificate of round {certificate.round_id} "
+                f"states a spent epsilon of {stated:.6g}, but the logged charges compose to "
+                f"{composed:.6g}"
             )
         if not may_exceed and composed > position.limit * (1 + _TOLERANCE):
             raise FalseCertificateError(
-                f"log entry {self.number}: round {certificate.round_id} was charged beyond the "
-                f"budget: {composed:.6g} of {position.limit:g}"
+                f"log entry {self.number}: the charge of round {certificate.round_id} exceeds "
+                f"the population's budget: the charges compose to epsilon {composed:.6g}, the "
+                f"limit is {position.limit:g}"
             )
         account.spent, account.limit, account.delta = stated, position.limit, position.delta
 

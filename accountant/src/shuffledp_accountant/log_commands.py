@@ -34,14 +34,12 @@ AddressArgument = Annotated[
 ]
 RosterOption = Annotated[Path, typer.Option(help="The deployment's roster.json.")]
 RootKeyOption = Annotated[str, typer.Option(help="The deployment's root key, in hex.")]
-MegabytesOption = Annotated[
-    int, typer.Option(min=1, help="Most megabytes that are read of the log.")
-]
+MegabytesOption = Annotated[int, typer.Option(min=1, help="Largest log to read, in megabytes.")]
 EntriesOption = Annotated[
-    int, typer.Option(min=1, help="Most entries of a log that is read; each takes 64 bytes here.")
+    int, typer.Option(min=1, help="Most entries to read; each takes 64 bytes of memory.")
 ]
 MinutesOption = Annotated[
-    float, typer.Option(min=0.01, help="Longest time that reading and checking may take.")
+    float, typer.Option(min=0.01, help="Minutes that reading and checking may take at most.")
 ]
 
 
@@ -69,8 +67,8 @@ def audit_log_command(
     remember: Annotated[
         Path | None,
         typer.Option(
-            help="File that keeps the newest checkpoint: the next audit shows that the log has "
-            "only grown since."
+            help="File for the newest checkpoint: the next audit checks that the log has only "
+            "grown since."
         ),
     ] = None,
     most_megabytes: MegabytesOption = 8192,
@@ -102,7 +100,8 @@ def registry_command(
     roster: RosterOption,
     root_key: RootKeyOption,
     curator: Annotated[
-        str | None, typer.Option(help="Who collects the data and answers for it.")
+        str | None,
+        typer.Option(help="Organisation that collects the data and is responsible for it."),
     ] = None,
     intended_use: Annotated[
         str | None, typer.Option(help="What the published numbers are for.")

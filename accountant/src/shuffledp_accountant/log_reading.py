@@ -67,17 +67,18 @@ class Allowance:
         self._left -= size
         if self._left < 0:
             raise ConfigError(
-                f"the log has more than {self._limits.size / 10**6:,.0f} MB: raise --most-megabytes"
+                f"the log is larger than {self._limits.size / 10**6:,.0f} MB: raise "
+                "--most-megabytes"
             )
         if self._clock() >= self._until:
             raise ConfigError(
-                f"the log takes longer than {self._limits.seconds / 60:g} minutes: raise "
+                f"reading the log took longer than {self._limits.seconds / 60:g} minutes: raise "
                 "--most-minutes"
             )
 
 
 class LogSource(Protocol):
-    """Where the files of a log are, within limits."""
+    """Source of a log's files, which are read within limits."""
 
     @property
     def allowance(self) -> Allowance:
@@ -121,7 +122,10 @@ class WebSource:
                     data += chunk
                     self.allowance.spend(len(chunk))
                     if len(data) > most:
-                        raise LogProofError(f"{url} has more than {most:,} bytes")
+                        raise LogProofError(
+                            f"{url} is longer than the {most:,} bytes that such a file may have; "
+                            "check that the address is that of a public log"
+                        )
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise UnreachableError(f"cannot read {url}: {error}; check the address") from error
         return bytes(data)
@@ -161,7 +165,10 @@ class VerifiedLog:
             for number, entry in enumerate(unpack_bundle(data, end - begin), begin):
                 self._source.allowance.spend()
                 if leaf_hash(entry) != self._tree.levels[0][number]:
-                    raise LogProofError(f"entry {number} is not the one that the log's tree has")
+                    raise LogProofError(
+                        f"log entry {number} does not have the hash that the log's tree states "
+                        "for it: the log's files were altered"
+                    )
                 yield LedgerLogEntry.from_bytes(entry)
 
 
@@ -188,8 +195,8 @@ def check_complete(log: VerifiedLog, roster: Roster) -> bool:
     check_ended(log.checkpoint, ended)
     if log.checkpoint.size < ended.size:
         raise LogProofError(
-            f"the roster says that the log {log.checkpoint.origin} ended at size {ended.size:,}, "
-            f"and only {log.checkpoint.size:,} entries are here: get the whole folder"
+            f"the roster states that the log {log.checkpoint.origin} ended at {ended.size:,} "
+            f"entries, but this copy has only {log.checkpoint.size:,}: get the whole folder"
         )
     return True
 
@@ -217,11 +224,13 @@ def read_log(
     note = source.fetch(CHECKPOINT_PATH, MAX_NOTE_BYTES)
     checkpoint = parse_checkpoint(check_note(parse_note(note), key))
     if checkpoint.origin != key.name:
-        raise LogProofError(f"the checkpoint is of {checkpoint.origin}, not of {key.name}")
+        raise LogProofError(
+            f"the checkpoint is of the log {checkpoint.origin}, expected {key.name}"
+        )
     if checkpoint.size > most_entries:
         raise ConfigError(
             f"the log has {checkpoint.size:,} entries, more than {most_entries:,}: raise "
-            "--most-entries if there is memory for 64 bytes each"
+            "--most-entries if there is enough memory (64 bytes per entry)"
         )
     tree = MerkleTree()
     for path, width in leaf_tiles(checkpoint.size):
@@ -229,7 +238,10 @@ def read_log(
             tree.append(leaf)
         report(tree.size, checkpoint.size)
     if tree.root() != checkpoint.root:
-        raise LogProofError("the checkpoint's root is not that of the log's entries")
+        raise LogProofError(
+            "the checkpoint's root hash is not that of the log's entries: entries were altered, "
+            "or the checkpoint is of another log"
+        )
     return VerifiedLog(source, note, checkpoint, tree)
 
 
@@ -248,7 +260,7 @@ def check_grown(log: VerifiedLog, remembered: Path, key: NoteKey) -> None:
     has_grown = before.size <= log.checkpoint.size and log.root(before.size) == before.root
     if not has_grown:
         raise LogProofError(
-            f"the log of {log.checkpoint.size:,} entries does not begin with the {before.size:,} "
-            f"that it showed before: keep {remembered} and the log's checkpoint, which together "
-            "prove two histories"
+            f"the log of {log.checkpoint.size:,} entries does not extend the log of "
+            f"{before.size:,} entries that it showed before: keep {remembered} and the log's "
+            "checkpoint, which together prove two histories"
         )

@@ -1,7 +1,7 @@
 """Metrics of the accountant: certificates given, budgets, and the answers of witnesses.
 
 A statement composes all rounds of a population, which takes up to seconds: it is recomputed in the
-background after a change, never while somebody reads the page.
+background after a change, never while someone reads the page.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class PublicLog:
 
     @property
     def has_witnesses(self) -> bool:
-        """Whether devices ask for proofs of this log."""
+        """True if devices require proofs from this log."""
         return self._terms is not None
 
     def reservation_proof(self, population: str, round_id: str, certificate: bytes) -> bytes:
@@ -143,13 +143,13 @@ class PublicLog:
         with self._lock:
             if self._is_forked:
                 raise LedgerAwayError(
-                    "the public log has stopped, and devices refuse rounds that are not in it: go "
-                    "on as docs/log.md says under `After a restore`"
+                    "the public log has stopped, so devices would refuse the round: follow "
+                    "`After a restore` in docs/log.md"
                 )
             if not self._is_cosigned():
                 raise LedgerAwayError(
-                    "too few witnesses signed the public log, and devices would refuse the round: "
-                    "see the accountant's log lines, start the witnesses, then ask again"
+                    "too few witnesses have cosigned the public log, so devices would refuse "
+                    "the round: see the accountant's log lines, start the witnesses, then retry"
                 )
             leaves = self._tree.levels[0][: self._published]
             # The newest first: nearly every question is about the last entry.
@@ -161,7 +161,7 @@ class PublicLog:
             return InclusionProof(index, hashes, self._note, window.to_bytes()).to_bytes()
 
     def _is_cosigned(self) -> bool:
-        """Whether the checkpoint that was published last has enough witnesses."""
+        """True if enough witnesses cosigned the checkpoint that was published last."""
         if not self._note:
             return False
         if self._terms is None:
@@ -186,8 +186,8 @@ class PublicLog:
                 self._write()
             except OSError as error:
                 raise LedgerAwayError(
-                    f"the public log cannot be written ({error.strerror or error}): make room in "
-                    f"{self._folder} or mend the disk, then ask again"
+                    f"the public log cannot be written ({error.strerror or error}): free space "
+                    f"in {self._folder} or repair the disk, then retry"
                 ) from error
 
     def _write(self) -> None:

@@ -101,7 +101,7 @@ class RegistryReplay:
 
 @dataclass(frozen=True)
 class RegistryWords:
-    """What only the people behind a deployment can say; None: not stated."""
+    """Facts that only the operators of a deployment can state; None if not stated."""
 
     curator: str | None = None
     intended_use: str | None = None

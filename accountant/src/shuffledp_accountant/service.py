@@ -146,7 +146,7 @@ class Accountant:
         """
         check_round_id(round_id)  # 1
         plan = read_plan(plan_json, self._roster, self._ledger.populations)
-        # Written anew: a repeated plan may be spelt differently and is still the same plan.
+        # Written afresh: a repeated plan may be spelt differently and is still the same plan.
         text = to_json(plan).decode()
         charge = self._ledger.find(round_id)  # 2
         if charge is not None:
@@ -247,7 +247,9 @@ class Accountant:
             LedgerError: the database failed.
         """
         if not _DIGEST.fullmatch(digest):
-            raise MalformedRequestError(f"a digest is 64 lower-case hex digits: {digest[:80]!r}")
+            raise MalformedRequestError(
+                f"a digest must be 64 lower-case hex digits, not {digest[:80]!r}"
+            )
         self._ledger.add_result(round_id, digest)
 
     def result_proof(self, round_id: str, digest: str) -> bytes:
@@ -284,14 +286,15 @@ class Accountant:
                 )
             if discard.forwarded:
                 raise RoundStateError(
-                    f"{discard.node} has forwarded messages of round {round_id}: its charge stays"
+                    f"{discard.node} has already forwarded messages of round {round_id}, so its "
+                    "charge stays"
                 )
             missing.discard(discard.node)
         if missing:  # 3
             names = ", ".join(sorted(missing))
             raise RoundStateError(
-                f"no discard of round {round_id} from {names}: its charge stays until all have "
-                "signed"
+                f"{names} signed no discard of round {round_id}: its charge stays until every "
+                "node of the route has signed one"
             )
         self._ledger.release(round_id, discards)
 
@@ -309,8 +312,8 @@ class Accountant:
     def _discard(self, signed: Signed, route: Sequence[str]) -> Discard:
         if signed.signer not in route:
             raise RoundStateError(
-                f"a discard of {signed.signer!r} is ignored: its signer is not on this round's "
-                f"route, {', '.join(route)}"
+                f"the discard signed by {signed.signer!r} is ignored: {signed.signer} is not on "
+                f"this round's route, {', '.join(route)}"
             )
         # The signer's name is used only to find the key: nothing of the content is believed before
         # the signature holds.
@@ -319,7 +322,8 @@ class Accountant:
         # that went on.
         if discard.node != signed.signer:
             raise RoundStateError(
-                f"{signed.signer} signed a discard in the name of {discard.node!r}"
+                f"{signed.signer} signed a discard that names {discard.node!r}; a node may only "
+                "sign its own"
             )
         return discard
 
@@ -334,12 +338,13 @@ def _stored_plan(text: str) -> RoundPlan:
 def _check_accepted(plan: RoundPlan, accepted: int) -> None:
     if accepted < plan.min_reports:
         raise TooFewReportsError(
-            f"{accepted} reports are fewer than the round's minimum, {plan.min_reports}: there is "
-            "no final certificate"
+            f"no final certificate: {accepted} reports are fewer than the round's minimum, "
+            f"{plan.min_reports}"
         )
     if accepted > plan.max_reports:
         raise RoundStateError(
-            f"{accepted} reports are more than the round's maximum, {plan.max_reports}"
+            f"no final certificate: {accepted} reports are more than the round's maximum, "
+            f"{plan.max_reports}"
         )
 
 
@@ -486,7 +491,8 @@ def open_accountant(
     )
     if unknown:
         raise ConfigError(
-            f"budgets for populations that the roster does not have: {', '.join(unknown)}"
+            "the configuration has budgets for populations that are not in the roster: "
+            f"{', '.join(unknown)}; correct their names or remove them"
         )
     identity = load_party(roster, Role.ACCOUNTANT, config.name, config.keys)
     try:

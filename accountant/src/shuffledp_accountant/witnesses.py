@@ -72,7 +72,7 @@ class WitnessClient:
             self._size = self._parse_size(answer, tree)
             status, answer = self._ask(note, tree)
         if status != http.HTTPStatus.OK:
-            raise LogProofError(f"witness {self.name} refuses to sign (HTTP {status})")
+            raise LogProofError(f"witness {self.name} refuses to cosign (HTTP status {status})")
         line = self._own_line(note, answer)
         self._size = tree.size
         return line
@@ -89,7 +89,7 @@ class WitnessClient:
         except (OSError, http.client.HTTPException) as error:
             raise UnreachableError(f"witness {self.name} does not answer: {error}") from error
         if len(data) > _MOST_BYTES:
-            raise LogProofError(f"witness {self.name} answers with more than {_MOST_BYTES} bytes")
+            raise LogProofError(f"witness {self.name} answered with more than {_MOST_BYTES} bytes")
         return answer.status, data
 
     @contextmanager
@@ -112,8 +112,8 @@ class WitnessClient:
         digits = answer.removesuffix(b"\n")
         if not digits.isdigit() or len(digits) > _SIZE_DIGITS or int(digits) > tree.size:
             raise LogProofError(
-                f"witness {self.name} has signed another history: it does not know the log of "
-                f"{tree.size:,} entries as one that has grown"
+                f"witness {self.name} has cosigned another history: this log of {tree.size:,} "
+                "entries does not extend what it has signed"
             )
         return int(digits)
 
@@ -127,7 +127,7 @@ class WitnessClient:
             except DocumentError:
                 continue
             return line
-        raise LogProofError(f"witness {self.name} answers without its cosignature")
+        raise LogProofError(f"witness {self.name} answered without its cosignature")
 
 
 def ignore_answer(name: str, answer: WitnessAnswer) -> None:

@@ -11,7 +11,7 @@ from shuffledp_core.runtime.files import sync, write_atomic
 
 
 class BatchFiles:
-    """The final batch of one round: while it arrives, complete, decoded, and published."""
+    """The files of a round's final batch, from its arrival to the published board."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,7 +27,7 @@ class BatchFiles:
         Returns its lasting place.
         """
         batch = self.path
-        # The header first: the batch counts from its rename on, and without a header nobody could
+        # The header first: the batch counts from its rename on, and without a header no one could
         # say what it holds.
         write_atomic(batch.with_name("header.json"), header.to_bytes())
         self.part.replace(batch)
@@ -98,7 +98,7 @@ def read_file(folder: Path, name: str) -> bytes:
         return (folder / name).read_bytes()
     except FileNotFoundError as error:
         what = name.removesuffix(".json")
-        raise UnknownRoundError(f"there is no {what} of round {folder.name} here (yet)") from error
+        raise UnknownRoundError(f"round {folder.name} has no {what} here, or not yet") from error
 
 
 def published_file(folder: Path, name: str) -> Path:

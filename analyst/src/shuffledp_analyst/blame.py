@@ -81,7 +81,7 @@ async def _further(chain: Chain, at: int, inquiry: Inquiry, ask: Ask) -> Inquiry
     if not all(
         _has_step(part) for part in (answer.passages if inquiry.passages else answer.traces)
     ):
-        raise UnansweredError(f"no answer: node {at} continued fewer traces than it was asked for")
+        raise UnansweredError(f"no answer: node {at} left some of the requested traces unanswered")
     if inquiry.passages:
         further = replace(inquiry, passages=answer.passages)
         before = replace(
@@ -95,7 +95,7 @@ async def _further(chain: Chain, at: int, inquiry: Inquiry, ask: Ask) -> Inquiry
         before = replace(further, traces=tuple(_without_last(trace) for trace in further.traces))
     if before != inquiry:
         raise UnansweredError(
-            f"no answer: node {at} answered another inquiry than the one it was sent"
+            f"no answer: node {at} answered a different inquiry from the one that it was sent"
         )
     await in_thread(_check, chain, further)
     return further

@@ -8,12 +8,12 @@ from shuffledp_core.runtime.config import BrokerConfig, ServiceConfig
 
 
 class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
-    """Configuration of the analyst beside the common keys. All times in seconds, above 0.
+    """Configuration of the analyst, in addition to the common keys. All times in seconds, above 0.
 
     `broker`: where manifests and results are announced; None: nowhere.
     `recovery_seconds`: how long a node may be away in the middle of a round (a restart).
     `settle_seconds`: how long a decoded round waits for the accountant and its ledger, counted
-    anew when the analyst is restarted. `mix_timeout_seconds`: from the end of the submissions
+    afresh when the analyst is restarted. `mix_timeout_seconds`: from the end of the submissions
     until the last node has delivered and all are done, however often the analyst is restarted
     meanwhile. `call_seconds`: one ordinary call. `certify_seconds`: a calibration at the
     accountant, which computes. `discard_seconds`: how long an ended round keeps asking an absent

@@ -201,12 +201,12 @@ class Coordinator:
             stored = self._services.records.files(round_id).plan()
         except (DocumentError, UnknownRoundError) as error:
             raise RoundStateError(
-                f"round {round_id} was begun here, and its record cannot be read; draw a new "
-                "round id"
+                f"the record of round {round_id} on this analyst cannot be read; open a new "
+                "round under a new round id"
             ) from error
         if stored != plan:
             raise RoundStateError(
-                f"round {round_id} was opened for another plan; draw a new round id"
+                f"round {round_id} was opened with another plan; draw a new round id"
             )
         running = self._rounds.get(round_id)
         if running is not None:
@@ -216,8 +216,8 @@ class Coordinator:
             return round_id, self.announcement(round_id)
         except UnknownRoundError as error:
             raise RoundStateError(
-                f"round {round_id} ended before it was announced; its result says why, and a new "
-                "round id is needed"
+                f"round {round_id} ended before it was announced: see its result for the reason, "
+                "and open a new round under a new id"
             ) from error
 
     def _require_resumed(self, round_id: str) -> None:
@@ -228,7 +228,7 @@ class Coordinator:
         if not self._services.records.files(round_id).has_ended():
             self._services.records.files(round_id).plan()
             raise UnreachableError(
-                f"round {round_id} is not resumed yet after a restart; ask again"
+                f"the analyst has restarted and has not resumed round {round_id} yet; retry"
             )
 
     async def follow(self, round_id: str) -> AsyncIterator[Event]:
@@ -293,12 +293,11 @@ class Coordinator:
             await running.deliver(signed, header, parts)
         elif running is None and not self._services.records.files(header.round_id).has_ended():
             raise UnreachableError(
-                f"round {header.round_id} is not resumed yet after a restart; send the batch again"
+                f"the analyst has restarted and has not resumed round {header.round_id} yet; "
+                "send the batch again"
             )
         elif not self._is_delivered(header):
-            raise RoundStateError(
-                f"round {header.round_id} has ended; nothing more is delivered to it"
-            )
+            raise RoundStateError(f"round {header.round_id} has ended and takes no further batch")
         else:
             # The round is over and holds this very batch: the last node has only lost the answer.
             await let_through(

@@ -99,7 +99,7 @@ async def end_failed(
     discarding = Discarding(services, round_id, route, release=True)
     done = await discarding.attempt()
     if error is not None:
-        # On disk before anybody is told: a restarted analyst must not go on with a round that it
+        # On disk before anyone is told: a restarted analyst must not go on with a round that it
         # has declared failed.
         result = services.failed_result(round_id, error)
         await write_when_room(lambda: in_thread(files.fail, result))
@@ -134,7 +134,7 @@ async def end_published(
 
 
 async def _export_board(services: AnalystServices, round_id: str) -> None:
-    """Gives board and tiles to the web server's folder; the analyst itself serves them, too."""
+    """Copies board and tiles to the web server's folder; the analyst itself serves them as well."""
     public = services.config.public
     if public is None:
         return
@@ -231,7 +231,7 @@ class Discarding:
         except ShuffleDPError as error:
             self._log.warning("node has not discarded the round yet", node=name, reason=str(error))
             return False
-        # Somebody may have seen messages: the accountant is not even asked, and the charge stays.
+        # Someone may have seen messages: the accountant is not even asked, and the charge stays.
         if forwarded and self._release:
             self._log.warning("charge not released: the node had forwarded messages", node=name)
             self._release = False

@@ -50,7 +50,7 @@ def page_of_rounds(records: Records, after: str, limit: int) -> tuple[list[Summa
         starts = [start for start, (_, round_id) in enumerate(rounds, start=1) if round_id == after]
         if not starts:
             raise UnknownRoundError(
-                f"{after[:40]!r} is not a round of this analyst: begin with the first page"
+                f"{after[:40]!r} is not a round of this analyst; start with the first page"
             )
         rounds = rounds[starts[0] :]
     size = min(limit or MOST_ROUNDS, MOST_ROUNDS)

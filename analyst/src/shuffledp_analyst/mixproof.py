@@ -96,7 +96,10 @@ class ProvableMixing:
         chain = await in_thread(self._chain, accusation.history)
         position = len(chain.case.headers) + 1
         if position > len(self._keys) or self._keys[position - 1].node != name:
-            raise UnansweredError(f"no answer: the history that {name} shows does not lead to it")
+            raise UnansweredError(
+                f"no answer: the history that {name} sent with its accusation does not end at "
+                f"{name}'s position"
+            )
         transcript = await trace_accusation(chain, position, accusation.accused, self._ask)
         await in_thread(
             chain.without, transcript
@@ -127,8 +130,8 @@ class ProvableMixing:
         accused = await in_thread(analyst.accuse, system_random)
         if len(accused) > most_accused(self._manifest):
             raise TooFewReportsError(
-                f"{len(accused)} records failed to decrypt, more than may be left out; no party is "
-                "named"
+                f"{len(accused)} records failed to decrypt, more than may be left out; no party "
+                "can be blamed"
             )
         if accused:
             transcript = await trace_accusation(
@@ -151,8 +154,8 @@ class ProvableMixing:
         analyst.receive(history.headers, history.transcripts, records)
         if analyst.chain.users != header.users:
             raise BadBatchError(
-                f"the last node signed for {header.users} reports, list and exclusions leave "
-                f"{analyst.chain.users}"
+                f"the last node signed for {header.users} reports, but the signed list and the "
+                f"exclusions leave {analyst.chain.users}"
             )
         return analyst, history
 
@@ -181,7 +184,7 @@ class ProvableMixing:
 def _accusation_of(name: str, data: bytes) -> Accusation:
     try:
         return unpack_document(data, Accusation)
-    except MalformedDocumentError as error:  # unsigned as a whole, so it is evidence against nobody
+    except MalformedDocumentError as error:  # unsigned as a whole, so it is evidence against no one
         raise UnansweredError(
             f"no answer: the accusation of {name} cannot be read: {error}"
         ) from error

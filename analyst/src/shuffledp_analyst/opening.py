@@ -75,7 +75,8 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
     for party in parties:
         if party.role != Role.NODE:
             raise UsageError(
-                f"{party.name!r} is the {party.role}, not a node; the route may only name nodes"
+                f"{party.name!r} is the {party.role}, not a mix node; a route may only name mix "
+                "nodes"
             )
     check_suite(plan.suite, plan.mix)  # 4
     if plan.mechanism not in MECHANISMS:
@@ -87,7 +88,8 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
         and _number_of_counts(plan) > MAX_SYMBOLS
     ):
         raise UsageError(
-            f"a histogram may have at most {MAX_SYMBOLS} symbols, not {_number_of_counts(plan)}"
+            f"a histogram may have at most {MAX_SYMBOLS} symbols, not {_number_of_counts(plan)}; "
+            "merge some"
         )
     return plan
 
@@ -204,8 +206,8 @@ def check_final_certificate(
     )
     if certificate.honest > most:  # fewer may be counted where more would only loosen the bound
         raise ForeignDocumentError(
-            f"the final certificate counts on {certificate.honest} honest users; with {accepted} "
-            f"reports, {plan.users - plan.honest} colluding users and what was lost there are at "
+            f"the final certificate counts on {certificate.honest} honest users, but {accepted} "
+            f"reports, {plan.users - plan.honest} colluding users and the lost messages leave at "
             f"most {most}"
         )
     return certificate
@@ -233,14 +235,14 @@ def check_round_key(
         key = verify_from(node, signed, RoundKey)
     except DocumentError as error:
         raise RoundKeyError(
-            f"{node.name} did not answer with a round key of its own: {error}"
+            f"{node.name} did not answer with a valid round key of its own: {error}"
         ) from error
     expected = (round_id, node.name, position, suite, document_digest(certificate))
     if (key.round_id, key.node, key.position, key.suite, key.certificate_digest) != expected:
         raise RoundKeyError(
-            f"the round key of {node.name} is for position {key.position} of round {key.round_id} "
-            f"with suite {key.suite!r}, or for another certificate; expected position {position} "
-            f"of {round_id} with {suite!r}"
+            f"the round key of {node.name} is for position {key.position} of round "
+            f"{key.round_id} with suite {key.suite!r}, or for another certificate; expected one "
+            f"for position {position} of round {round_id} with {suite!r}"
         )
     if len(key.public_key) != 2 * suite_named(suite).public_key_bytes:
         raise RoundKeyError(f"the round key of {node.name} has the wrong length for {suite!r}")
@@ -257,8 +259,8 @@ def check_corrupt(keys: Sequence[Signed], plan: RoundPlan) -> tuple[str, ...]:
     )
     if corrupt and not plan.allow_corrupt:
         raise PolicyRefusal(
-            f"{', '.join(corrupt)}: corrupt by the node's own declaration, it logs who sent what; "
-            "plan a route without it, or in a laboratory set allow_corrupt in the plan"
+            f"{', '.join(corrupt)}: corrupt by the node's own declaration, and logs who sent "
+            "what; plan a route without it, or in a laboratory set allow_corrupt in the plan"
         )
     return corrupt
 
@@ -304,5 +306,5 @@ def check_countersignature(signed: Signed, node: Party, manifest: Signed, round_
         document_digest(manifest),
     ):
         raise ForeignDocumentError(
-            f"{node.name} countersigned another manifest than that of round {round_id}"
+            f"{node.name} countersigned a manifest that is not that of round {round_id}"
         )

@@ -202,7 +202,7 @@ class Peers:
         # these.
         if (discard.round_id, discard.node) != (round_id, name):
             raise ForeignDocumentError(
-                f"{name} discards round {discard.round_id} instead of {round_id}"
+                f"{name} answered with a discard of round {discard.round_id}, not of {round_id}"
             )
         return signed, discard.forwarded
 
@@ -280,8 +280,8 @@ class Peers:
             except UnreachableError as error:
                 if lost is not None and loop.time() - lost > self._config.recovery_seconds:
                     raise UnreachableError(
-                        f"{name} has been away for more than {self._config.recovery_seconds} s: "
-                        f"{error}"
+                        f"{name} has been unreachable for more than "
+                        f"{self._config.recovery_seconds} s: {error}"
                     ) from error
             # Also where the stream just ended, as that of a deleted round does: the next call says
             # why.

@@ -58,7 +58,8 @@ class RoundLifecycle:
     def _require(self, *stages: RoundStage) -> None:
         if self.stage not in stages:
             raise RoundStateError(
-                f"round {self.round_id} is {self.stage}; this needs it to be {' or '.join(stages)}",
+                f"round {self.round_id} is {self.stage}, but this call needs it to be "
+                f"{' or '.join(stages)}",
             )
 
     def open(self, geometry: Geometry, most_history: int = 0) -> None:
@@ -86,8 +87,8 @@ class RoundLifecycle:
         self._require(RoundStage.CLOSING)
         if not self.plan.min_reports <= accepted <= self.plan.max_reports:
             raise CountMismatchError(
-                f"the entry node reports {accepted} accepted submissions where the manifest allows "
-                f"{self.plan.min_reports} to {self.plan.max_reports}"
+                f"the entry node reports {accepted} accepted submissions, but the manifest "
+                f"allows {self.plan.min_reports} to {self.plan.max_reports}"
             )
         # Whichever comes second compares: after a restart the batch may be there before the entry
         # node answers.
@@ -103,7 +104,7 @@ class RoundLifecycle:
            is not known, and in a verified round, whose list says it.
         3. Its records are reports times messages per report, and the dummies of every node, less
            those dropped, which are not too many.
-        4. The history in front of them is there in a verified round alone, and not too long.
+        4. The history in front of them is there only in a verified round, and not too long.
 
         Raises:
             ForeignDocumentError: step 1.
@@ -124,30 +125,31 @@ class RoundLifecycle:
             self._check_users(header.users, self.accepted)
         elif not self.plan.min_reports <= header.users <= self.plan.max_reports:
             raise CountMismatchError(
-                f"the batch holds {header.users} reports where the manifest allows "
+                f"the batch holds {header.users} reports, but the manifest allows "
                 f"{self.plan.min_reports} to {self.plan.max_reports}"
             )
         messages = self.geometry.messages_per_user  # 3
         most = most_dropped(header.users, self.plan.honest, messages)
         if header.dropped and self.most_history:
             raise BadBatchError(
-                f"{header.dropped} messages of a verified round were dropped; in such a round no "
-                "node drops any"
+                f"the batch header states {header.dropped} dropped messages, but in a verified "
+                "round no node may drop any"
             )
         if not 0 <= header.dropped <= most or header.records != self.geometry.count_records(
             header.position, header.users, header.dropped
         ):
             raise BadBatchError(
-                f"{header.users} reports of {messages} messages, and "
-                f"{self.geometry.dummies_per_node} dummies of each of {self.geometry.hops} nodes, "
-                f"less {header.dropped} dropped of at most {most}, are not {header.records} records"
+                f"the batch header states {header.records} records and {header.dropped} dropped "
+                f"ones (at most {most} are allowed), which does not match {header.users} reports "
+                f"of {messages} messages and {self.geometry.dummies_per_node} dummies of each of "
+                f"{self.geometry.hops} nodes"
             )
         return self._history_bytes(header) + header.records * self.geometry.record_bytes(
             self.geometry.hops + 1
         )
 
     def _history_bytes(self, header: BatchHeader) -> int:
-        """Step 4: bytes in front of the records, in a verified round alone."""
+        """Step 4: bytes in front of the records, only in a verified round."""
         history = 0 if header.history is UNSET else header.history
         if (
             not isinstance(history, int)
@@ -155,7 +157,8 @@ class RoundLifecycle:
             or history > self.most_history
         ):
             raise BadBatchError(
-                f"a history of {history} bytes, where this round's has at most {self.most_history}"
+                f"the batch header states a history of {history} bytes; in this round it may "
+                f"have at most {self.most_history}"
             )
         return history
 
@@ -175,7 +178,7 @@ class RoundLifecycle:
         """
         self._require(RoundStage.CLOSING)
         if self.accepted is None or self.batch is None:
-            raise RoundStateError(f"round {self.round_id} is not closed and delivered yet")
+            raise RoundStateError(f"round {self.round_id} has not been closed and delivered yet")
         self.stage = RoundStage.DECODING
         return self.accepted, self.batch
 
@@ -205,6 +208,6 @@ class RoundLifecycle:
         if delivered == accepted:
             return
         raise CountMismatchError(
-            f"the last node delivers {delivered} reports where the entry node accepted {accepted}: "
-            "a node of the route dropped or added some"
+            f"the last node delivered {delivered} reports, but the entry node accepted "
+            f"{accepted}: a node on the route removed or added some"
         )

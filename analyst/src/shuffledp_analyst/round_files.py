@@ -19,9 +19,9 @@
     discards.json      the nodes' signed discards so far
     finished           the nodes were told, the budget was dealt with: nothing is left to do
 
-The result is the commit point. A folder without one is a round that was interrupted: it goes on
+The result is the commit point. A folder without one is a round that was interrupted: it continues
 where its files leave it, and has failed if it was never announced. One that cannot be read is
-renamed to set-aside-<round>, and left alone.
+renamed to set-aside-<round>, and left unchanged.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class RoundFiles:
             commit_part(path, file)
 
     def erase_arrived(self) -> None:
-        """Erases the batch of a round that fails, and all that was made of it."""
+        """Erases the batch of a round that fails, and all files derived from it."""
         folder = self._folder
         for name in ("batch.part", "batch", "opened", "history", "board"):
             (folder / name).unlink(missing_ok=True)
@@ -131,7 +131,7 @@ class RoundFiles:
 
     def fail(self, result: Signed) -> None:
         """Ends the round without a board: whatever arrived is erased first."""
-        # Before the result: once a round has failed for everybody, no board of it may be left on
+        # Before the result: once a round has failed for everyone, no board of it may be left on
         # this disk.
         self.erase_arrived()
         write_atomic(self._folder / "result.json", result.to_bytes())
@@ -154,7 +154,7 @@ class RoundFiles:
     def keep_discards(self, discards: Sequence[Signed]) -> None:
         """Keeps the discards signed so far.
 
-        An overlong one is left out: all travel beside the result.
+        An overlong one is left out: all travel next to the result.
         """
         short = [discard for discard in discards if len(discard.to_bytes()) <= MAX_DISCARD_BYTES]
         write_atomic(self._folder / "discards.json", msgspec.json.encode(short))

@@ -150,13 +150,13 @@ class RunningRound:
     def certified(self) -> tuple[Signed, Certificate]:
         """The plan's certificate: as it travels, and verified."""
         if self.certificate is None:
-            raise ValueError("an open round has its certificate")
+            raise ValueError("the certificate is known only once the round is open")
         return self.certificate
 
     def announced(self) -> tuple[Signed, Manifest]:
         """The manifest: as it travels, and verified."""
         if self.manifest is None:
-            raise ValueError("an open round has its manifest")
+            raise ValueError("the manifest is known only once the round is open")
         return self.manifest
 
     def mixing(self) -> ProvableMixing:

@@ -119,8 +119,8 @@ async def await_batch(running: RunningRound) -> float:
             await running.delivered.wait()
     except TimeoutError as error:
         raise UnreachableError(
-            f"the last node, {running.round.plan.route[-1]}, delivered nothing within {seconds} s "
-            "of the close; look at the nodes' status, or raise mix_timeout_seconds"
+            f"the last node, {running.round.plan.route[-1]}, delivered no batch within {seconds} "
+            "s after submissions closed; check the nodes' status, or raise mix_timeout_seconds"
         ) from error
     return deadline
 
@@ -134,8 +134,9 @@ async def await_headers(running: RunningRound, deadline: float) -> None:
         missing = [name for name in running.round.plan.route if name not in running.headers]
         seconds = running.services.config.mix_timeout_seconds
         raise UnreachableError(
-            f"{', '.join(missing)}: not done within {seconds} s of the close, though the batch has "
-            "arrived; look at the nodes' status, or raise mix_timeout_seconds"
+            f"{', '.join(missing)}: not done within {seconds} s after submissions closed, "
+            "although the batch has arrived; check the nodes' status, or raise "
+            "mix_timeout_seconds"
         ) from error
 
 
@@ -249,7 +250,7 @@ async def settle(running: RunningRound, draft: Result) -> Result:
     )
     if dropped != losses.dropped:
         raise CountMismatchError(
-            f"the last node delivered a batch with {losses.dropped} onions dropped, and now "
+            f"the last node delivered a batch with {losses.dropped} onions dropped, but now "
             f"reports {dropped}"
         )
     # The answer is there, and its budget is spent whatever happens: nothing is gained by giving up.

@@ -1,4 +1,4 @@
-"""The watchers of a round's nodes, which run beside its stages: their failure is the round's."""
+"""The watchers of a round's nodes, which run alongside its stages: their failure is the round's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shuffledp_core.errors import (
 async def run_beside(
     running: RunningRound, work: Callable[[RunningRound, str], Awaitable[None]], name: str
 ) -> None:
-    """Runs work about one node beside the stages of the round, which fails if the work fails."""
+    """Runs work about one node alongside the stages of the round, which fails if the work does."""
     try:
         await work(running, name)
     except ShuffleDPError as error:
@@ -58,7 +58,7 @@ def _trace(running: RunningRound, name: str) -> None:
 
 def _require_provable(running: RunningRound, name: str) -> None:
     if not running.certified()[1].verified:
-        raise NodeFault(f"{name} accuses records of a plain round, in which none are traced")
+        raise NodeFault(f"{name} accuses records in a plain round, where accusations do not exist")
 
 
 async def _settle_accusation(running: RunningRound, name: str) -> None:
@@ -80,7 +80,7 @@ def _keep_header(running: RunningRound, name: str, data: bytes) -> None:
         running.headers[name] = Signed.from_bytes(data)
     except MalformedDocumentError as error:
         raise NodeFault(
-            f"{name} is done but gave no header of the batch it relayed: {error}"
+            f"{name} has finished but sent no valid header of the batch that it relayed: {error}"
         ) from error
     if len(running.headers) == len(running.round.plan.route):
         running.relayed.set()

@@ -314,7 +314,7 @@ def stored_final_certificate(charge: Charge, accepted: int) -> bytes | None:
 
 
 def has_result(charge: Charge, digest: str) -> bool:
-    """Whether the public log has this result of a round already.
+    """True if the public log already has this result of the round.
 
     Raises `RoundStateError` for a round that is not settled, or that has another result.
     """

@@ -111,7 +111,7 @@ class Ledger:
             LedgerError: the database failed; nothing was charged.
         """
         budget = self._budget(reservation.population)
-        while True:  # ends: whenever we start again, somebody else's change was committed
+        while True:  # ends: whenever we start again, someone else's change was committed
             # The snapshot first: a charge made after it changes the revision, so that the commit
             # below fails.
             revision, standing = self._snapshot(reservation.population)
@@ -452,7 +452,7 @@ class Ledger:
             except _NothingChangedError:
                 return False
             except IntegrityError:
-                # Somebody else made the population, this very round under another population, or
+                # Someone else made the population, this very round under another population, or
                 # an entry of the log meanwhile.
                 return False
         # in a transaction of its own: curves can be computed again, a charge must not wait

@@ -124,8 +124,8 @@ def _files(folders: Iterable[Path]) -> Iterator[Path]:
             count += 1
             if count > MOST_FILES:
                 raise ConfigError(
-                    f"more than {MOST_FILES:,} files below the folders; give only the rounds' "
-                    f"folders"
+                    f"more than {MOST_FILES:,} files are below the named folders; name only the "
+                    "folders of the rounds"
                 )
             yield path
 

@@ -134,7 +134,7 @@ def cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
     """The columns of a charge's cost and of its ε, null where there is no bound."""
     if cost.setting.max_distance is None:
         raise ValueError(
-            "a charge states the largest distance that it covers; `certificates` fills it in"
+            "a charge must state the largest distance that it covers; `certificates` fills it in"
         )
     return {
         "mechanism": to_json(cost.mechanism).decode(),
