@@ -143,7 +143,10 @@ def test_what_was_asked_for_and_did_not_run_is_an_error_when_the_others_are_done
 
     lacking = replace(ENTRY, id="t-2", run=run_without)
     for as_json in (True, False):
-        with pytest.raises(DataNeededError, match=r"1 of 2 did not run: t-2; .*--data") as refused:
+        with pytest.raises(
+            DataNeededError,
+            match=r"1 of 2 did not run, because their files are missing: t-2; .*--data",
+        ) as refused:
             report([lacking, ENTRY], tmp_path, as_json=as_json, index=False, processes=1)
         assert refused.value.exit_code == 2
     assert (tmp_path / "t-1.csv").exists()

@@ -157,7 +157,7 @@ def test_simulate_looks_up_the_candidates_of_a_file(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--table age", "--table needs the file"),
+        ("--table age", "--table needs a file"),
         ("--table age --question {question} --data {people}", "leave one out"),
         ("--table age --data {people} --mechanism one-bit-mean", "one-bit-mean sums"),
         ("--table height --data {people}", "no column 'height'"),
@@ -181,7 +181,7 @@ def test_advise_prices_a_question(shell: Shell, question: Path) -> None:
     rows = {row["mechanism"]: row for row in shell.json(line)}
     assert rows["node-histogram"]["standard_error"] < 7
     code, _, err = shell.run(f"{line} --symbols 36")
-    assert (code, "leave --max-value and --symbols out" in " ".join(err.split())) == (2, True)
+    assert (code, "leave out --max-value and --symbols" in " ".join(err.split())) == (2, True)
 
 
 @pytest.mark.skipif(not ADULT.exists(), reason="the data set is not shipped")

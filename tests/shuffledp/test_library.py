@@ -112,8 +112,8 @@ def test_the_setting_and_delta_that_are_named_take_the_place_of_the_plans_own() 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: sdp.certify(KRR), "have no setting"),
-        (lambda: sdp.certify(KRR, SMALL), "have no delta"),
+        (lambda: sdp.certify(KRR), "not state a setting"),
+        (lambda: sdp.certify(KRR, SMALL), "not state a delta"),
         (lambda: sdp.certify(KRR, SMALL, delta=2.0), "delta must be"),
         (lambda: sdp.certify(KRR, SMALL, delta=1e-6, rounds=0), "rounds must be"),
         (lambda: sdp.certify("krr-histogram", SMALL, delta=1e-6), "calibrate"),  # type: ignore[arg-type]
@@ -128,16 +128,16 @@ def test_the_setting_and_delta_that_are_named_take_the_place_of_the_plans_own() 
         (lambda: sdp.compose([], SMALL, delta=1e-6), "at least one round"),
         (
             lambda: sdp.compose([RR, sdp.Plan(RR, sdp.Setting(9, 9), 0)], delta=1e-6),
-            "have no setting",
+            "not state a setting",
         ),
-        (lambda: sdp.curve(KRR, SMALL, [0.2, 0.1]), "must rise"),
+        (lambda: sdp.curve(KRR, SMALL, [0.2, 0.1]), "must be in ascending order"),
         (lambda: sdp.curve(KRR, SMALL, [-0.1]), "at least 0"),
         (lambda: sdp.simulate(KRR, [4]), "from 0 to 3"),
         (lambda: sdp.simulate(KRR, [0.5]), "whole numbers"),
         (lambda: sdp.simulate(KRR, [1], seed=-1), "seed must be"),
         (lambda: sdp.simulate(KRR, [1], estimator="em"), "inverted, projected, ibu"),
-        (lambda: sdp.simulate(RR, [1], estimator="ibu"), "a sum, which is inverted"),
-        (lambda: sdp.simulate(KRR, []), "one whole number for each user"),
+        (lambda: sdp.simulate(RR, [1], estimator="ibu"), "answers a sum, which is always inverted"),
+        (lambda: sdp.simulate(KRR, []), "one whole number per user"),
         (lambda: sdp.simulate(sdp.KRRHistogram(symbols=2, blanket=Fraction(1)), [1]), "pure noise"),
     ],
 )

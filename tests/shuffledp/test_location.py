@@ -316,7 +316,7 @@ def test_the_command_tells_and_draws(tmp_path: Path) -> None:
     [
         ("id,lat\n1,2\n", "no column 'lon'"),
         ("lat,lon\n", "no rows"),
-        ("lat,lon\n48,x\n", "need degrees"),
+        ("lat,lon\n48,x\n", "must be degrees"),
     ],
 )
 def test_a_file_without_points_is_explained(text: str, said: str, tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_a_file_without_points_is_explained(text: str, said: str, tmp_path: Path
         ("--radius 0", "radius must be above 0 and at most"),
         ("--radius 1e308", "radius must be above 0 and at most"),
         ("--side 1e-320", "side of a square must be at least"),
-        ("--seed -1", "seed must be a whole number from 0 up, not -1"),
+        ("--seed -1", "seed must be a whole number from 0, not -1"),
         ("--honest 3000", "honest must be from 1 to the number of users, 2000, not 3000"),
         ("--users 99999999999999", "users must be from 1 to 1,000,000,000, not 99999999999999"),
     ],

@@ -59,7 +59,7 @@ def test_a_description_is_refused_with_its_file_and_one_sentence(tmp_path: Path)
     }.items():
         with pytest.raises(UsageError, match=rf"question\.toml cannot be used: .*{words}"):
             load_wording(write(tmp_path, text, "question.toml"), is_sum=False)
-    with pytest.raises(UsageError, match="a sum has no place for others"):
+    with pytest.raises(UsageError, match="which a sum cannot count"):
         load_wording(write(tmp_path, DESCRIPTION, "question.toml"), is_sum=True)
 
 

@@ -57,7 +57,7 @@ def reproduce(
         return
     if everything == bool(ids):
         raise UsageError(
-            "name tables and figures, or give --all; shuffledp reproduce --list shows what there is"
+            "name tables and figures, or give --all; `shuffledp reproduce --list` lists them"
         )
     chosen = (
         list(experiments().values())

@@ -72,7 +72,9 @@ def load(folder: Path | None, name: str) -> NDArray[np.float64]:
     """
     file = FILES[name]
     if folder is None:
-        raise DataNeededError(f"this needs {file.name} ({file.about}); name its folder with --data")
+        raise DataNeededError(
+            f"this experiment needs {file.name} ({file.about}); name its folder with --data"
+        )
     path = folder / file.name
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
@@ -88,10 +90,10 @@ def load(folder: Path | None, name: str) -> NDArray[np.float64]:
         )
     except OSError as error:
         raise DataNeededError(
-            f"cannot read {path}: {error.strerror or error}; it is {file.about}"
+            f"cannot read {path}, {file.about}: {error.strerror or error}"
         ) from error
     except (EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise DataNeededError(f"cannot read {path}: {error}; it is {file.about}") from error
+        raise DataNeededError(f"cannot read {path}, {file.about}: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
         columns = ", ".join(file.columns)
         raise DataNeededError(

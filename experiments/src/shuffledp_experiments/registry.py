@@ -47,5 +47,5 @@ def experiment(name: str) -> Experiment:
         if name == entry.id or name in entry.aliases:
             return entry
     raise UnknownExperimentError(
-        f"there is no table or figure {name!r}; see shuffledp reproduce --list"
+        f"there is no table or figure {name!r}; `shuffledp reproduce --list` lists them"
     )

@@ -55,8 +55,9 @@ def report(
     missing = [finished.id for finished in done if finished.missing]
     if missing:
         raise DataNeededError(
-            f"{len(missing)} of {len(done)} did not run: {', '.join(missing)}; name a folder that "
-            "has their files with --data, or leave it out for made-up ones"
+            f"{len(missing)} of {len(done)} did not run, because their files are missing: "
+            f"{', '.join(missing)}; name a folder that has the files with --data, or leave "
+            "--data out to use synthetic ones"
         )
 
 

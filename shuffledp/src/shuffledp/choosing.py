@@ -63,10 +63,14 @@ def calibrate(
     """
     kind = kind_of(mechanism)
     if max_value is not None and symbols is not None:
-        raise UsageError("name one domain: max-value for a sum, or symbols for a histogram")
+        raise UsageError(
+            "name one domain: either max-value, for a sum, or symbols, for a histogram"
+        )
     if columns is not None:
         if max_value is not None or symbols is not None:
-            raise UsageError("columns already say how many symbols there are: name nothing else")
+            raise UsageError(
+                "columns already determine the number of symbols: leave out symbols and max-value"
+            )
         symbols = math.prod(columns)
     target = target_of(
         epsilon,

@@ -169,7 +169,7 @@ def main() -> None:
         except ShuffleDPError as error:
             say_error(f"error: {error}")
             sys.exit(interruption.exit_code or error.exit_code)
-        except OSError as error:  # of a file that nobody has looked at more closely
+        except OSError as error:  # of a file that no one has looked at more closely
             say_error(f"error: {explain(error)}")
             sys.exit(interruption.exit_code or OutputError.exit_code)
         except SystemExit as end:

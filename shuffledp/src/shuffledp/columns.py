@@ -86,7 +86,7 @@ def load_column(
             an error.
         names: if the first entry of the column is not a number, read the entries as names, of which
             at most max_value + 1 may differ. A simulation may take the list of names from the data;
-            a deployment fixes it before anybody answers.
+            a deployment fixes it before anyone answers.
         wording: read the entries as answers to this question, which has one field, without a cap.
 
     Raises:
@@ -175,7 +175,7 @@ def _parse_degrees(row: list[str], column: int, label: str, line: int) -> float:
         degrees = float(row[column])
     except (IndexError, ValueError) as error:
         raise UsageError(
-            f"{label}, line {line}: lat and lon need degrees, such as 48.8566"
+            f"{label}, line {line}: lat and lon must be degrees, such as 48.8566"
         ) from error
     if not abs(degrees) <= 180:
         raise UsageError(
@@ -223,7 +223,7 @@ def read_text(file: Path) -> str:
         ) from error
     except gzip.BadGzipFile as error:
         raise UsageError(
-            f"cannot read {file}: it is not gzipped, as its name says; check the file"
+            f"cannot read {file}: it is not gzip data, although its name says so; check the file"
         ) from error
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is torn ({error})"
@@ -233,7 +233,7 @@ def read_text(file: Path) -> str:
 def _parse_value(text: str, label: str, line: int) -> int:
     if not text.strip().isdecimal() or len(text) > 18:
         raise UsageError(
-            f"{label}, line {line}: {text[:40]!r} is not a whole number from 0 up; correct it, or "
+            f"{label}, line {line}: {text[:40]!r} is not a whole number from 0; correct it, or "
             "describe decimals, ranges or names in a question's file (`shuffledp demo --words`)"
         )
     return int(text)

@@ -135,15 +135,15 @@ def compose(
     (52, True)
     """
     if not isinstance(plans, Iterable):
-        raise UsageError(f"plans must be a list with a plan for each round, not {plans!r}")
+        raise UsageError(f"plans must be a list with one plan per round, not {plans!r}")
     times: Counter[Plan] = Counter()
     # Hashed as they are: 52 times one plan is one plan.
     for planned_round, count in Counter(plans).items():
         plan = as_plan(planned_round, setting, delta=delta)
         if plan.all_corrupt:
             raise UsageError(
-                f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add "
-                f"its eps_L up instead"
+                f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add up "
+                "eps_L instead"
             )
         times[Plan(plan.spec, plan.setting, delta, scope=_scope_that_counts(plan))] += (
             plan.rounds * count
@@ -170,7 +170,7 @@ def compose(
 
 
 def _scope_that_counts(plan: Plan) -> str:
-    """Population whose memoised responses the rounds share; None if every round draws anew.
+    """Population whose memoised responses the rounds share; None if every round draws afresh.
 
     With None, rounds of several populations are equal, and share one curve.
     """

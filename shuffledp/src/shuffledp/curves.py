@@ -207,7 +207,7 @@ def curve(
     if grid.ndim != 1 or not grid.size or not np.all(np.isfinite(grid) & (grid >= 0)):
         raise UsageError("epsilons must be a list of finite numbers, at least 0")
     if np.any(np.diff(grid) < 0):
-        raise UsageError("epsilons must rise from one to the next")
+        raise UsageError("epsilons must be in ascending order")
     certified = _certified_at(guarantee)
     return _curve(guarantee, [_point(guarantee, certified, epsilon) for epsilon in grid.tolist()])
 

@@ -95,9 +95,9 @@ class Grid:
             check_number(name, getattr(self, name))
         if not (-80 <= self.south < self.north <= 80 and -180 <= self.west < self.east <= 180):
             raise UsageError(
-                "a box is south, west, north, east in degrees, south below north and west below "
-                f"east, at most 80 from the equator, not {self.south:g}, {self.west:g}, "
-                f"{self.north:g}, {self.east:g}"
+                "a box must be south, west, north and east in degrees, south below north, west "
+                f"below east, and at most 80 degrees from the equator; got {self.south:g}, "
+                f"{self.west:g}, {self.north:g}, {self.east:g}"
             )
         if self.east - self.west > WIDEST:
             raise UsageError(
@@ -111,8 +111,8 @@ class Grid:
             )
         if not all(2 <= count <= MAX_DOMAIN for count in (self.columns, self.rows)):
             raise UsageError(
-                f"squares of {self.side:g} m make {self.columns:,} columns and {self.rows:,} rows "
-                f"of this box; choose a side that makes 2 to {MAX_DOMAIN:,}"
+                f"squares of {self.side:g} m divide this box into {self.columns:,} columns and "
+                f"{self.rows:,} rows; choose a side that makes 2 to {MAX_DOMAIN:,} squares"
             )
 
     @property
@@ -180,7 +180,7 @@ class Grid:
         try:
             positions = np.asarray(points, dtype=np.float64)
         except (TypeError, ValueError):
-            raise UsageError("points must be latitude and longitude in degrees, numbers") from None
+            raise UsageError("points must be numbers: latitude and longitude in degrees") from None
         if (
             positions.ndim != 2
             or positions.shape[1] != 2
@@ -188,8 +188,8 @@ class Grid:
             or not np.all(np.isfinite(positions))
         ):
             raise UsageError(
-                "points must be latitude and longitude for each user, shape (users, 2), not "
-                f"{positions.shape}"
+                "points must be an array of latitude and longitude per user, of shape (users, "
+                f"2), not {positions.shape}"
             )
         # East of the date line a longitude may be given as 181 or as -179: the one nearest the map
         # is taken.
@@ -320,8 +320,8 @@ def _check_target(radius: float, epsilon: float, delta: float, mechanism: str) -
     if MECHANISMS[kind_of(mechanism)].answers is not Answers.SUM:
         sums = ", ".join(kind for kind, spec in MECHANISMS.items() if spec.answers is Answers.SUM)
         raise UsageError(
-            f"{mechanism} does not answer sums, and a mean location is two sums; choose one of "
-            f"{sums}"
+            f"{mechanism} does not answer sums, and a mean location consists of two sums; choose "
+            f"one of {sums}"
         )
 
 

@@ -95,7 +95,7 @@ def check_result_proof(proof: bytes, signed: Signed, roster: Roster) -> LogPosit
     """
     result = verify_from(roster.analyst, signed, Result)
     if result.plan_certificate is None:
-        raise LogProofError(f"round {result.round_id} failed, and no log has its result")
+        raise LogProofError(f"round {result.round_id} failed, so its result is in no public log")
     plan = verify_from(roster.accountant, result.plan_certificate, Certificate)
     logged = check_result_logged(proof, roster, plan.population, signed)
     return _position(InclusionProof.from_bytes(proof), logged, roster)
@@ -111,8 +111,8 @@ def check_announced_proof(announcement: Announcement, roster: Roster) -> Cosigne
     manifest = verify_from(roster.analyst, announcement.manifest, Manifest)
     if not isinstance(announcement.log, str):
         raise LogProofError(
-            f"the announcement of round {manifest.round_id} has no proof that the round is in the "
-            "public log, and the roster names the log's witnesses; do not take part"
+            f"the announcement of round {manifest.round_id} has no proof that the round is in "
+            "the public log, although the roster names the log's witnesses; do not take part"
         )
     return _check_proof(announcement.log.encode(), manifest.certificate, roster)
 
@@ -165,10 +165,10 @@ def missing_proof(folder: Path, name: str = LOG_PROOF) -> LogProofError:
     """The error of a folder without a proof, of a deployment whose roster names witnesses."""
     proved = "plan certificate" if name == LOG_PROOF else "result"
     return LogProofError(
-        f"{folder} has no {name} that proves the {proved} to be in the public log, "
-        "and the roster names the log's witnesses; fetch the round again with `shuffledp results "
-        "show KEYS ROUND --out FOLDER`; for a round older than the witnesses, use the roster of "
-        "its time"
+        f"{folder} has no {name}, which proves that the {proved} is in the public log, although "
+        "the roster names the log's witnesses; fetch the round again with `shuffledp results "
+        "show KEYS ROUND --out FOLDER`; for a round that is older than the witnesses, use the "
+        "roster of its time"
     )
 
 

@@ -70,7 +70,7 @@ def find_in_simulation(
     """
     hashes = wording.hashes
     if hashes is None:
-        raise ValueError("only an open list has candidates")
+        raise ValueError("candidates can be looked up only in an open list")
     texts = (
         [entry for _, (entry,) in read_rows(data, wording.fields)]
         if candidates is None
@@ -123,7 +123,7 @@ FREQUENT: Final = (10, 30, 100)
 
 @dataclass(frozen=True)
 class OpenListOutlook:
-    """What an open list will find, before anyone answers: from the noise alone.
+    """What an open list will find, before anyone answers: only from the noise.
 
     Attributes:
         spec: the mechanism.

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Final
 
 LONGEST: Final = 2000
-"""Characters of a text of somebody else's on a page."""
+"""Characters of a text of someone else's on a page."""
 
 
 def as_html(text: object) -> str:

@@ -145,7 +145,7 @@ def central_gaussian(
     full_plan = shuffled_plan(plan, setting, delta, None)
     if full_plan.setting.adjacency is not Adjacency.STANDARD:
         raise UsageError(
-            "Gaussian noise has no guarantee per unit of distance: ask with standard adjacency"
+            "Gaussian noise has no guarantee per unit of distance: use standard adjacency"
         )
     epsilon = guarantee_of(full_plan).certified
     reach = _reach(full_plan)
@@ -191,7 +191,7 @@ def all_corrupt(
     full_plan = replace(shuffled_plan(plan, setting, None, None, corrupt=True), notes=())
     points = np.atleast_1d(np.asarray(DELTAS if deltas is None else deltas, dtype=np.float64))
     if not np.all((points >= 0) & (points < 1)):
-        raise UsageError("a delta is from 0 to below 1")
+        raise UsageError("each delta must be from 0 to below 1")
     reach = _reach(full_plan)
     if reach is None:
         reaches: list[int | None] = [None]
@@ -242,12 +242,13 @@ def datasets(
     steps = sorted(changes)
     if not steps or len(steps) > full_plan.setting.honest:
         raise UsageError(
-            f"name 1 to {full_plan.setting.honest:,} changes, one for each changed user, not "
+            f"give 1 to {full_plan.setting.honest:,} changes, one for each changed user, not "
             f"{len(steps):,}"
         )
     if steps[0] < 1 or (full_plan.max_distance is not None and steps[-1] > full_plan.max_distance):
         raise UsageError(
-            f"a change is from 1 to {full_plan.max_distance}, the largest that the plan covers"
+            f"each change must be from 1 to {full_plan.max_distance}, the largest that the plan "
+            "covers"
         )
     certified = guarantee_of(full_plan).certified
     total = sum(steps)
@@ -288,7 +289,9 @@ def growing_delta(
     """
     full_plan = _metric(plan, setting, delta)
     if full_plan.delta == 0:
-        raise UsageError("delta 0 does not grow with the distance: give a delta above 0")
+        raise UsageError(
+            "at delta 0 this view does not depend on the distance: give a delta above 0"
+        )
     end = math.ceil(-math.log(full_plan.delta))
     reach = min(end - 1, full_plan.max_distance or end)
     epsilons = []
@@ -326,7 +329,7 @@ def _reach(plan: Plan) -> int | None:
 def _metric(plan: Planned, setting: Setting | None, delta: float | None) -> Plan:
     full_plan = shuffled_plan(plan, setting, delta, None)
     if full_plan.setting.adjacency is not Adjacency.METRIC:
-        raise UsageError("this view is of distances: ask with metric adjacency")
+        raise UsageError("this view is about distances: use metric adjacency")
     return full_plan
 
 
@@ -334,7 +337,7 @@ def _histogram(plan: Planned, setting: Setting | None) -> tuple[Plan, KRRHistogr
     full_plan = shuffled_plan(plan, setting, None, None)
     if type(full_plan.spec) not in _ANALYSED or full_plan.rounds > 1:
         raise UsageError(
-            f"this view is of one round of krr-histogram, not of {full_plan.rounds:,} of "
+            f"this view needs one round of krr-histogram, not {full_plan.rounds:,} of "
             f"{full_plan.kind}"
         )
     return full_plan, cast("KRRHistogram", full_plan.spec)
@@ -346,5 +349,5 @@ def _epsilons(plan: Plan, epsilons: ArrayLike | None) -> Floats:
         return np.array([multiple * certified for multiple in MULTIPLES])
     points = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
     if points.ndim != 1 or not points.size or not np.all(points > 0):
-        raise UsageError("the points of this view are a list of ε above 0")
+        raise UsageError("the points of this view must be a list of ε above 0")
     return points

@@ -196,7 +196,7 @@ def exact(spec: object) -> dict[str, ParameterValue]:
 def check_setting(setting: object) -> None:
     """`UsageError` for what is not a `Setting`, such as a number of users."""
     if not isinstance(setting, Setting):
-        raise UsageError(f"setting must be a Setting of users and honest users, not {setting!r}")
+        raise UsageError(f"setting must be a Setting with users and honest users, not {setting!r}")
 
 
 def check_nodes(nodes: int) -> None:
@@ -266,7 +266,8 @@ def _plan_of(subject: Planned, setting: Setting | None, delta: float | None) -> 
         if setting is None or delta is None:
             missing = "setting" if setting is None else "delta"
             raise UsageError(
-                f"the parameters of a mechanism alone have no {missing}: name it, or give a plan"
+                f"a mechanism's parameters do not state a {missing}: give it as an argument, or "
+                "pass a plan"
             )
         return Plan(subject, setting, delta)
     from shuffledp_core.documents.models import (
@@ -275,8 +276,8 @@ def _plan_of(subject: Planned, setting: Setting | None, delta: float | None) -> 
 
     if not isinstance(subject, Certificate):
         raise UsageError(
-            f"{subject!r} is neither a plan nor a mechanism's parameters; `calibrate` makes a plan "
-            "of a name"
+            f"{subject!r} is neither a plan nor a mechanism's parameters; `calibrate` makes a "
+            "plan from a mechanism's name"
         )
     certified = Setting(subject.users, subject.honest, subject.adjacency, subject.max_distance)
     return Plan(

@@ -1,4 +1,4 @@
-"""Checks the mixing of a verified round from its published documents alone.
+"""Checks the mixing of a verified round using only its published documents.
 
 docs/mixing.md, P3.
 """
@@ -72,8 +72,8 @@ def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...
         # Without this an analyst who exchanged the board would only have to keep silent about its
         # history.
         raise FalseResultError(
-            "the plan's mixing is verified, and the result names no history that shows it; keep "
-            "the result: it is evidence against the analyst"
+            "the plan's mixing is verified, but the result names no history that proves it; "
+            "keep the result: it is evidence against the analyst"
         )
     announced = Signed.from_bytes(read_file(folder / "manifest.json", "manifest"))
     manifest = verify_from(roster.analyst, announced, Manifest)
@@ -147,10 +147,11 @@ def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster)
     dummies = plan.mechanism.dummies_per_node
     if counted != (users, users, users * messages + len(plan.route) * dummies, 0, 0, 0):
         raise FalseResultError(
-            f"list and exclusions leave {users} reports of {messages} messages, beside {dummies} "
-            f"dummies of each node; the result counts {result.accepted} and {result.messages}, the "
-            f"final certificate {final.users}, and {result.dropped}, {final.dropped} and "
-            f"{final.invalid} lost messages; keep both: they are evidence"
+            f"the signed list and the exclusions leave {users} reports of {messages} messages, "
+            f"besides {dummies} dummies of each node, but the result counts {result.accepted} "
+            f"reports and {result.messages} messages, the final certificate {final.users} "
+            f"reports, and the lost messages are {result.dropped}, {final.dropped} and "
+            f"{final.invalid}; keep both: they are evidence"
         )
     route = [roster.party(name) for name in plan.route]
     check_headers(
@@ -165,7 +166,7 @@ def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster)
 
 
 def _read_named(file: Path, most: int, kind: str) -> bytes:
-    # The folder may be anybody's, and the digest is known only when all of it has been read.
+    # The folder may be anyone's, and the digest is known only when all of it has been read.
     if (size := size_of(file)) > most:
         raise FalseResultError(
             f"{file} has {size:,} bytes, more than the {most:,} that the manifest allows; fetch "
@@ -173,7 +174,9 @@ def _read_named(file: Path, most: int, kind: str) -> bytes:
         )
     data = read_file(file, "published file of a verified round", most)
     if digest(data) != kind:
-        raise FalseResultError(f"{file} is not what the result names; fetch the round again")
+        raise FalseResultError(
+            f"{file} does not have the digest that the result states; fetch the round again"
+        )
     return data
 
 
@@ -194,18 +197,19 @@ def _not_installed(error: ImportError) -> NotInstalledError:
 def _plan(result: Result, manifest: Manifest, roster: Roster) -> Certificate:
     if (manifest.deployment, manifest.round_id) != (result.deployment, result.round_id):
         raise ForeignDocumentError(
-            f"the manifest is of round {manifest.round_id}, the result of {result.round_id}"
+            f"the manifest is of round {manifest.round_id}, but the result is of round "
+            f"{result.round_id}"
         )
     if result.plan_certificate is None or document_digest(
         result.plan_certificate
     ) != document_digest(manifest.certificate):
-        raise ForeignDocumentError("manifest and result rest on different certificates")
+        raise ForeignDocumentError("manifest and result have different plan certificates")
     plan = verify_from(roster.accountant, manifest.certificate, Certificate)
     if manifest.geometry != Geometry.of(
         plan.mechanism, manifest.geometry.suite, plan.nodes, plan.mix
     ):
         raise ForeignDocumentError(
-            "the manifest's lengths are not those of the certified mechanism and mixing"
+            "the manifest's lengths do not match the certified mechanism and mixing"
         )
     return plan
 
@@ -245,5 +249,5 @@ def _follow_mixing(
     try:
         signed = History.signed_by(roster.analyst.name, history, manifest)
     except BadBatchError as error:  # the result names its digest
-        raise FalseResultError(f"{error}; keep it and the result: they are evidence") from error
+        raise FalseResultError(f"{error}; keep it, with the result: they are evidence") from error
     return check_published(signed, manifest, terms, population, mixing_part(keys[0]), board)

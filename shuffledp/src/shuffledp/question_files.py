@@ -78,15 +78,15 @@ def ask(
     is_sum = MECHANISMS[mechanism].answers is Answers.SUM
     if question is not None:
         if table:
-            raise UsageError("--table and --question both ask: leave one out")
+            raise UsageError("--table and --question each state a question: leave one out")
         return load_wording(question, is_sum=is_sum)
     if not table:
         return None
     if data is None:
-        raise UsageError("--table needs the file with its columns: name one with --data")
+        raise UsageError("--table needs a file with its columns: name one with --data")
     if is_sum:
         raise UsageError(
-            f"--table counts people, and {mechanism} sums: choose a histogram, such as "
+            f"--table counts people, but {mechanism} sums values: choose a histogram, such as "
             "--mechanism node-histogram"
         )
     return describe_columns(data, [name.strip() for name in table.split(",")]).wording

@@ -69,7 +69,7 @@ def load_records(file: Path, wording: QuestionWording, *, users: int, draw: bool
                     f"{file}, line {line}: no answer to the question {wording.id!r}: {error}; "
                     "correct the entry, or the question's file"
                 ) from error
-            if wording.sum_axis is None:  # amounts are rounded at random, for each person anew
+            if wording.sum_axis is None:  # amounts are rounded at random, for each person afresh
                 symbol_of[entries] = symbol
         symbols.append(symbol)
     values = np.array(symbols, dtype=np.int64)
@@ -110,7 +110,7 @@ def load_answers(
     if file is None:
         raise UsageError(
             f"the question needs the columns {', '.join(wording.fields)}, which the built-in "
-            "sample does not have: name a file with --data"
+            "sample lacks: name a file with --data"
         )
     return load_records(file, wording, users=users, draw=True)
 

@@ -70,7 +70,7 @@ class Answer:
     def distribution(self) -> BinDistribution | None:
         """Quantiles and ranges of bins with intervals, or None.
 
-        None for mechanisms that know no error of them, or another estimator than the inverted one.
+        None if the mechanism states no error for them, or if the estimator is not the inverted one.
         """
         if self.estimator is not Estimator.INVERTED:
             return None
@@ -305,7 +305,7 @@ def _noisy_nodes(spec: Mechanism, nodes: int) -> int:
 def check_seed(seed: int | None) -> None:
     """`UsageError` for a seed that is not a whole number from 0 up."""
     if seed is not None and whole_number("seed", seed) < 0:
-        raise UsageError(f"seed must be a whole number from 0 up, not {seed}")
+        raise UsageError(f"seed must be a whole number from 0, not {seed}")
 
 
 def _check_enough(plan: Plan, users: int) -> None:
@@ -321,7 +321,7 @@ def _check_enough(plan: Plan, users: int) -> None:
 def _mechanism(plan: Plan | Mechanism) -> Mechanism:
     spec = plan.spec if isinstance(plan, Plan) else plan
     if getattr(spec, "kind", None) not in MECHANISMS:
-        raise UsageError(f"clients do not run {spec!r}; choose one of {', '.join(MECHANISMS)}")
+        raise UsageError(f"clients cannot run {spec!r}; choose one of {', '.join(MECHANISMS)}")
     return cast("Mechanism", spec)
 
 
@@ -339,11 +339,11 @@ def _check_values(spec: Mechanism, values: ArrayLike) -> Integers:
         numbers = np.asarray(values)
     except ValueError:
         raise UsageError(
-            "values must be a list with one whole number for each user, not lists in it"
+            "values must be a list with one whole number per user, not a list of lists"
         ) from None
     if numbers.ndim != 1 or not numbers.size:
         raise UsageError(
-            "values must be a list with one whole number for each user, not of shape "
+            "values must be a list with one whole number per user, not an array of shape "
             f"{numbers.shape}"
         )
     if not np.issubdtype(numbers.dtype, np.integer):

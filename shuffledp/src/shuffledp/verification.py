@@ -136,7 +136,7 @@ class Keys:
         # only.
         if claimed.deployment != self.roster.deployment:
             raise ForeignDocumentError(
-                f"the certificate is of deployment {claimed.deployment!r}, the roster of "
+                f"the certificate is of deployment {claimed.deployment!r}, but the roster is of "
                 f"{self.roster.deployment!r}"
             )
         return claimed
@@ -152,15 +152,15 @@ class Keys:
         # for a node's.
         if node.role != Role.NODE:
             raise ForeignDocumentError(
-                f"{signed.signer!r} signed a {signed.label} but is not a node"
+                f"{signed.signer!r} signed a {signed.label} but is not a mix node"
             )
         return verify_from(node, signed, model)
 
     def _roster(self, signed: Signed) -> Roster:
         if self.roster is None:
             raise UsageError(
-                f"a {signed.label} is checked with a roster: name --roster and --root-key, not "
-                "--key"
+                f"a {signed.label} can only be verified with a roster: give --roster and "
+                "--root-key, not --key"
             )
         return self.roster
 
@@ -175,7 +175,7 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
     """
     if trust.key is not None:
         if trust.roster is not None or trust.root_key is not None:
-            raise UsageError("name either --key, or --roster with --root-key, not both")
+            raise UsageError("give either --key, or --roster with --root-key, not both")
         accountant = parse_hex_key(trust.key, "key")
         return Keys(
             None,
@@ -188,8 +188,8 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
     missing = [file.name for file in (path, beside) if not file.is_file()]
     if trust.roster is None and trust.root_key is None and missing:
         raise ConfigError(
-            f"nothing to verify {file} by: there is no {' and no '.join(missing)} beside it; "
-            "name --roster with --root-key, or the accountant's --key"
+            f"nothing is known to verify {file} with: there is no {' and no '.join(missing)} "
+            "next to it; give --roster with --root-key, or the accountant's --key"
         )
     if trust.root_key is not None:
         root = _named_root(trust.root_key)
@@ -228,7 +228,7 @@ def verify(
     1. The file is a signed document, or an announcement.
     2. Its signature holds, and that of every certificate inside.
     3. Every number of every certificate is computed again (docs/protocol.md, "Rechecking").
-    4. Certificates and manifest in files beside the result of a round's folder are its own
+    4. Certificates and manifest in files next to the result of a round's folder are its own
        (`check_beside`).
     5. The plan certificate is in the public log, if the roster names its witnesses: of a folder
        and of an announcement, which have the proof (`log_proofs`). So is the result of a folder.
@@ -243,9 +243,9 @@ def verify(
         document: a signed certificate, manifest, announcement or result (JSON file), or the folder
             of a round.
         root_key: the deployment's root key, 32 bytes, hex, or the name of a file that holds it;
-            None for `root.pub` beside the roster, which shows nothing about who signed.
-        roster: the signed roster; None for `roster.json` beside the document.
-        key: the accountant's public key instead of a roster, for a certificate alone.
+            None for `root.pub` next to the roster, which shows nothing about who signed.
+        roster: the signed roster; None for `roster.json` next to the document.
+        key: the accountant's public key instead of a roster, only for a certificate.
         now: seconds since 1970; None for the clock.
         patient: compute every number, however long it takes. Otherwise numbers that need more than
             about a second of processor time are refused, so that a hostile document cannot occupy
@@ -280,7 +280,7 @@ def verify(
 
 
 def check_beside(folder: Path, result: Result, roster: Roster) -> CosignedCheckpoint | None:
-    """Check the documents beside a verified result where they are present.
+    """Check the documents next to a verified result where they are present.
 
     Readers assume that documents next to a verified result are verified, too.
 
@@ -301,7 +301,7 @@ def check_beside(folder: Path, result: Result, roster: Roster) -> CosignedCheckp
         file = folder / name
         if file.is_file() and read_signed(file, "certificate") != signed:
             raise ForeignDocumentError(
-                f"{file} is not the certificate in result.json; fetch the round again"
+                f"{file} differs from the certificate inside result.json; fetch the round again"
             )
     logged = check_proof_beside(folder, result.plan_certificate, roster)
     file = folder / "manifest.json"
@@ -311,8 +311,8 @@ def check_beside(folder: Path, result: Result, roster: Roster) -> CosignedCheckp
     manifest = verify_from(roster.analyst, signed, Manifest)
     if (manifest.deployment, manifest.round_id) != (result.deployment, result.round_id):
         raise ForeignDocumentError(
-            f"{file} is of round {manifest.round_id} of {manifest.deployment!r}, and result.json "
-            f"of {result.round_id} of {result.deployment!r}; fetch the round again"
+            f"{file} is of round {manifest.round_id} of {manifest.deployment!r}, but result.json "
+            f"is of round {result.round_id} of {result.deployment!r}; fetch the round again"
         )
     check_result_manifest(result, signed, roster)
     return logged
@@ -394,7 +394,7 @@ def _announced_manifest(data: bytes, keys: Keys, refusal: MalformedDocumentError
             expected,
         ):
             raise ForeignDocumentError(
-                f"the countersignature of {countersigned.signer!r} is for another manifest"
+                f"the countersignature of {countersigned.signer!r} is for a different manifest"
             )
     return announcement.manifest
 
@@ -420,12 +420,12 @@ def _inside(signed: Signed, keys: Keys) -> Iterator[tuple[str, Certificate]]:
         _check_honest(result, keys)
         if not any(certificates.values()):
             raise MalformedDocumentError(
-                "the result holds no certificate: there is nothing to verify"
+                "the result contains no certificate, so there is nothing to verify"
             )
     else:
         raise ForeignDocumentError(
-            f"a {signed.label!r} holds no certificate; give a certificate, manifest, announcement "
-            "or result"
+            f"a {signed.label!r} contains no certificate; give a certificate, manifest, "
+            "announcement or result"
         )
 
 
@@ -442,8 +442,8 @@ def _check_honest(result: Result, keys: Keys) -> None:
     )
     if final.honest > most:
         raise DocumentError(
-            f"the final certificate counts on {final.honest} honest reports; the plan and what "
-            f"was lost leave at most {most}; do not rely on it"
+            f"the final certificate counts on {final.honest} honest reports, but the plan and "
+            f"the lost messages leave at most {most}; do not rely on it"
         )
 
 

@@ -284,8 +284,8 @@ def group(
     full_plan = shuffled_plan(plan, setting, delta, rounds)
     if reports > full_plan.setting.honest:
         raise UsageError(
-            f"{reports} reports of one user are more than the {full_plan.setting.honest} honest "
-            "ones"
+            f"{reports} reports of one user are more than all {full_plan.setting.honest} honest "
+            "reports"
         )
     table = views.group_table(views.table_of(_round_of(full_plan)), reports)
     epsilon = _finite(views.epsilon_at(table, full_plan.delta))
@@ -360,7 +360,7 @@ def shuffled_plan(
     full_plan = as_plan(plan, setting, delta=delta, rounds=rounds)
     if full_plan.all_corrupt and not corrupt:
         raise UsageError(
-            "every node is corrupt, so nothing is shuffled: this view is of a shuffled round"
+            "this view needs a shuffled round, but every node is corrupt, so nothing is shuffled"
         )
     return replace(full_plan, notes=())
 
@@ -368,7 +368,7 @@ def shuffled_plan(
 def _points(values: ArrayLike) -> Floats:
     points = np.atleast_1d(np.asarray(values, dtype=np.float64))
     if points.ndim != 1 or not points.size:
-        raise UsageError("the points of a view must be a list of numbers, at least one")
+        raise UsageError("the points of a view must be a non-empty list of numbers")
     return points
 
 

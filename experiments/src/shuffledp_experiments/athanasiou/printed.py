@@ -93,7 +93,7 @@ def geo_parameter(
 def present(value: T | None) -> T:
     """A value that parameters of an entry make sure of; raises ValueError where they do not."""
     if value is None:
-        raise ValueError("the paper's statement has no value for these parameters; take more users")
+        raise ValueError("the paper's theorem has no value for these parameters; use more users")
     return value
 
 

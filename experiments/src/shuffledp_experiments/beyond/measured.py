@@ -299,7 +299,10 @@ def _agreement(name: str, spec: Mechanism, generator: np.random.Generator) -> st
     table = np.array([np.bincount(reports, minlength=int(high) + 1) for reports in both])
     chance = float(chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue)
     if chance < 1e-9:
-        raise ValueError(f"{name}: the clients' sampler and numpy's differ (p = {chance:.1e})")
+        raise ValueError(
+            f"{name}: the distributions of the clients' sampler and of numpy differ (p = "
+            f"{chance:.1e})"
+        )
     return (
         f"{name}: {EXACT_REPORTS:,} reports of the clients' sampler agree with numpy's "
         f"(chi-square, p = {chance:.2g})"

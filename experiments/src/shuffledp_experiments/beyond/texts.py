@@ -56,7 +56,7 @@ def _spec(users: int, epsilon: float) -> ColumnsSpec:
 def _play(
     spec: ColumnsSpec, users: int, people: int, candidates: int, rng: np.random.Generator
 ) -> _Outcome:
-    """One round in which the hashes of all candidates are drawn anew."""
+    """One round in which the hashes of all candidates are drawn afresh."""
     cells = rng.integers(0, _HASHES.shape[0], (_HASHES.columns, candidates))
     rest = rng.integers(_FREQUENT, candidates, users - _FREQUENT * people)
     texts = np.concatenate([np.repeat(np.arange(_FREQUENT), people), rest])

@@ -205,7 +205,7 @@ def _ladder(symbols: int, local: float, users: int) -> dict[str, tuple[Kind, flo
     q = float(spec.blanket) / symbols
     p = 1 - (symbols - 1) * q
     chance = 1 / symbols
-    # Everybody else's value is drawn at random: every report of theirs is uniform (K11, with r_y =
+    # Everyone else's value is drawn at random: every report of theirs is uniform (K11, with r_y =
     # 1/k).
     nothing = Pair(
         np.array([chance, chance, (symbols - 2) * chance]),

@@ -94,8 +94,8 @@ class Contest:
     def play(self, truth: Integers, generator: np.random.Generator) -> Mapping[str, Floats]:
         """Histograms by each way of publishing, in users, of the shape of `truth`, (runs, k).
 
-        A count is what was sent truthfully and what the blanket added: as many laws as symbols, no
-        loop over users.
+        A count is the sum of its truthful reports and its blanket reports, so that one draw per
+        symbol replaces a loop over users.
         """
         n, k = self.group.users, self.group.symbols
         truthful = generator.binomial(truth, self.slope)

@@ -255,8 +255,8 @@ def single_bins(
     """|π̂ - π| of single bins of one dataset: exact or simulated laws, and published draws.
 
     Args:
-        work: for its generator.
-        name: of the setting, before every series.
+        work: supplies the random generator.
+        name: name of the setting, which precedes the name of each series.
         contest: the users and their randomiser.
         truth: the dataset's histogram, shape (k,).
         digits: Gaussian and shuffle + INV, by x0.

@@ -114,7 +114,7 @@ def shuffled_gaussian(
         sigma: σ of the noise, in units of the change.
         users: n >= 1.
         epsilon: >= 0, nats.
-        count: of cells; more are tighter.
+        count: number of cells; with more, the bounds are tighter.
 
     Returns:
         (never above, never below) the δ of this pair of datasets. Other datasets may cost more.

@@ -155,7 +155,7 @@ def decode(shares: Floats, candidates: Bits, penalty: float = 0.0) -> Floats:
     design = candidates.transpose(0, 2, 1).reshape(-1, candidates.shape[1]).astype(np.float64)
     target = shares.ravel()
     if np.linalg.matrix_rank(design) < design.shape[1]:
-        raise UsageError("the filters do not tell the candidates apart; take more bits or cohorts")
+        raise UsageError("the filters do not distinguish the candidates; use more bits or cohorts")
     shift = design @ np.linalg.solve(design.T @ design, np.ones(design.shape[1]))
     selected = np.flatnonzero(nnls(design, target - penalty * shift)[0] > 0)
     decoded = np.zeros(design.shape[1])
@@ -181,7 +181,7 @@ def log_ratio(chances: Chances, days: int) -> float:
 
     The larger of the two log ratios, all ones or all zeros.
 
-    Given the kept bit reports are independent, so that the ratio of likelihoods is monotone in the
+    Given the memoised bit, the reports are independent, so the likelihood ratio is monotone in the
     number of ones.
     """
     high = 1 - chances.fake / 2

@@ -78,7 +78,9 @@ def advise(
         from shuffledp.question_files import load_question
 
         if max_value is not None or symbols is not None:
-            raise UsageError("--question has the domain: leave --max-value and --symbols out")
+            raise UsageError(
+                "--question already states the domain: leave out --max-value and --symbols"
+            )
         asked = load_question(question)
         if _look_ahead(asked, scenario, epsilon, plot, output):
             return

@@ -74,7 +74,7 @@ def spread_times(files: Sequence[Path], times: Sequence[int]) -> list[int]:
     """
     if len(times) not in {1, len(files)}:
         raise UsageError(
-            f"name --times once for all, or once for each of the {len(files)} files, not "
+            f"give --times once for all files, or once for each of the {len(files)} files, not "
             f"{len(times)} times"
         )
     return list(times) * (len(files) if len(times) == 1 else 1)

@@ -96,6 +96,6 @@ def _edges(box: str) -> tuple[float, float, float, float]:
         south, west, north, east = map(float, box.split(","))
     except ValueError as error:
         raise typer.BadParameter(
-            f"{box!r} is not four degrees south,west,north,east", param_hint="--box"
+            f"{box!r} is not a box of four degrees: south,west,north,east", param_hint="--box"
         ) from error
     return south, west, north, east

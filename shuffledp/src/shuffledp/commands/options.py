@@ -190,8 +190,8 @@ QuestionFile = Annotated[
     typer.Option(
         "--question",
         "--words",
-        help="TOML file that describes the question, also by group, or has it in the words of a "
-        "plan. Columns of the data are then its fields.",
+        help="TOML file with the question: a description, such as one by group, or the wording of "
+        "a plan. Its fields are read from the data's columns of the same names.",
     ),
 ]
 TableOfColumns = Annotated[
@@ -199,7 +199,7 @@ TableOfColumns = Annotated[
     typer.Option(
         "--table",
         metavar="COLUMN,COLUMN",
-        help="Count people by 1 to 4 columns of the data, with the levels that these have.",
+        help="Count people by 1 to 4 columns of the data; the different entries are the levels.",
     ),
 ]
 Candidates = Annotated[
@@ -311,13 +311,13 @@ class OtherWords:
 
     def __post_init__(self) -> None:
         if (self.at_x0 is None) == (self.view is ViewName.PRIMARY):
-            raise UsageError("--view primary and --at-x0 belong together: give both, or neither")
+            raise UsageError("--view primary and --at-x0 need each other: give both, or neither")
         if (self.changes is None) == (self.view is ViewName.DATASETS):
-            raise UsageError("--view datasets and --changes belong together: give both, or neither")
+            raise UsageError("--view datasets and --changes need each other: give both, or neither")
         if self.reports is not None and self.view is not ViewName.GROUP:
-            raise UsageError("--reports belongs to --view group: add it, or leave --reports out")
+            raise UsageError("--reports needs --view group: add it, or leave out --reports")
         if (self.rate is None) == (self.view is ViewName.SUBSAMPLED):
-            raise UsageError("--view subsampled and --rate belong together: give both, or neither")
+            raise UsageError("--view subsampled and --rate need each other: give both, or neither")
 
 
 def spread(command: Callable[..., None], *first: Parameter) -> Callable[..., None]:

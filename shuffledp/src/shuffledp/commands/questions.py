@@ -121,7 +121,7 @@ def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser
         check_finite("epsilon0", epsilon0)
         return LocalRandomiser(epsilon0)
     if matrix is None or epsilon0 is not None:
-        raise UsageError("name one of the two: --epsilon0, or --matrix with a file of chances")
+        raise UsageError("give either --epsilon0, or --matrix with a file of probabilities")
     try:
         return parse_matrix(read_file(matrix, "matrix").decode())
     except UnicodeDecodeError as error:

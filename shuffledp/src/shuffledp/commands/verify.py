@@ -36,7 +36,7 @@ def verify(
         bool,
         typer.Option(
             "--patient",
-            help="Recompute numbers that take more than about a second of a processor, too.",
+            help="Also recompute numbers that take more than about a second of processor time.",
         ),
     ] = False,
     output: Format = OutputFormat.TEXT,
