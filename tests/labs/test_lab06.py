@@ -239,7 +239,7 @@ def test_the_solution_takes_the_crowd_away_in_a_plain_round_and_not_in_a_verifie
     )
     (done,) = (check for check in run_checks(run, Watcher()).checks if check.name == "F-rounds")
     assert done.outcome == "passed", done.message
-    assert "stopped by node-2: node 1: the list has a claim that does not hold" in done.message
+    assert "stopped by node-2: node 1: the list has a claim that does not verify" in done.message
     assert (
         "is not enrolled for this round, the round's ε is spent all the same; verified, 19 enrolled"
         in done.message

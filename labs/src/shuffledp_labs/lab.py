@@ -62,7 +62,7 @@ class CheckAttempt:
         program: the student's program, a fresh process for each check.
         scratch: a folder for the check, erased after it; the one that the program may write, its
             current folder.
-        progress: shows the student one line of what is going on.
+        progress: shows the student one line of what is continuing.
         file: the student's `work.py`, for a check that starts more programs: `StudentProgram(file,
             scratch)`.
     """
@@ -138,7 +138,7 @@ class ShowRun:
         draws: a fresh instance.
         program: the student's program.
         scratch: the folder that it may write.
-        progress: shows one line of what is going on.
+        progress: shows one line of what is continuing.
     """
 
     work: Path

@@ -1,4 +1,4 @@
-"""Reads files that come from students: regular files alone, up to a bound."""
+"""Reads files that come from students: only regular files, up to a bound."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ LAB = Lab(
         Check(
             "B-law",
             20,
-            "randomise has exactly the law that is asked, for five specs and every value",
+            "randomise has exactly the required distribution, for five specs and every value",
             _of("checks.law_is_exact"),
         ),
         Check(
@@ -55,13 +55,13 @@ LAB = Lab(
         Check(
             "C-unbiased",
             15,
-            "estimate is right on average, exactly, whatever people hold",
+            "estimate is exactly unbiased, whatever values people hold",
             _of("checks.estimate_is_unbiased"),
         ),
         Check(
             "C-interval",
             10,
-            "interval covers the truth with probability .95 at least, and is not too wide",
+            "interval covers the true value with probability at least .95, and is not too wide",
             _of("checks.interval_covers"),
         ),
         Check(

@@ -70,7 +70,7 @@ def _compare(attempt: CheckAttempt, spec: Spec, value: int) -> None:
     if any(off.values()):
         worst = max(off, key=lambda answer: off[answer])
         distance = float(sum(off.values())) / 2
-        # Nobody is off by so little but by a float, such as the one next to 1/3.
+        # No one is off by so little but by a float, such as the one next to 1/3.
         cause = (
             "a float is not a fraction: give coins.flip a Fraction; " if distance < FLOATS else ""
         )
@@ -147,7 +147,7 @@ def interval_covers(attempt: CheckAttempt) -> str:
         spec |= {"symbols": 3, "asked": spec["asked"] % 3} if kind == "krr" else {}
         spec |= {"max_value": 2} if kind != "krr" else {}
         people = {"krr": 6, "bits": 5, "mean": 8}[kind]
-        # Everybody in the middle: fair coins, of which even 1.96 true standard errors cover .93
+        # Everyone in the middle: fair coins, of which even 1.96 true standard errors cover .93
         # only.
         middle = [[1] * people] if kind == "mean" else []
         for values in [*_datasets(attempt.draws, spec, people), *middle]:

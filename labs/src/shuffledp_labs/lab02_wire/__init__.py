@@ -48,12 +48,15 @@ LAB: Final = Lab(
     ),
     checks=(
         Check(
-            "B-read", 20, "Each sender's answer, read off the lengths.", _of("checks.check_read")
+            "B-read",
+            20,
+            "Each sender's answer is inferred from the lengths.",
+            _of("checks.check_read"),
         ),
         Check(
             "C-length",
             10,
-            "One length for every answer, in every suite.",
+            "All answers give messages of the same length, in every suite.",
             _of("checks.check_length"),
         ),
         Check(
@@ -65,29 +68,34 @@ LAB: Final = Lab(
         Check(
             "C-tags",
             7,
-            "Every tag is sixteen fresh bytes of its own.",
+            "Every tag has sixteen fresh random bytes.",
             _of("checks.check_tags"),
             chance=1e-18,
         ),
         Check(
             "D-far",
             8,
-            "Which value the one user holds, where the round tells.",
+            "The one user's value is named if the round reveals it.",
             _of("checks.check_far"),
             chance=1e-9,
         ),
-        Check("D-silence", 7, "None, where the round does not tell.", _of("checks.check_silence")),
+        Check(
+            "D-silence",
+            7,
+            "None is returned if the round does not reveal the value.",
+            _of("checks.check_silence"),
+        ),
         Check(
             "E-claims",
             5,
-            "Nothing is claimed where all lengths are equal.",
+            "Nothing is claimed if all lengths are equal.",
             _of("checks.check_claims"),
         ),
         Check(
             "E-round",
             10,
-            "Forty real clients send your messages: the round is published, and the wire tells "
-            "nothing.",
+            "Forty real clients send your messages: the round is published, and the wire "
+            "reveals nothing.",
             _of("system.check_round"),
             needs=("C-length", "C-inverse", "C-tags"),
             system=True,

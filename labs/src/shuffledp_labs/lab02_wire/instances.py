@@ -63,7 +63,7 @@ def wire_of(geometry: Geometry, connection: int, jitter: int) -> dict[str, int]:
 
 
 def longest(flows: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """The longest connection of each client, in bytes: the whole one, if others of it broke off."""
+    """Bytes of each client's longest connection: the complete one, if others were cut off."""
     sizes: dict[str, int] = {}
     for client, size in flows:
         sizes[client] = max(size, sizes.get(client, 0))

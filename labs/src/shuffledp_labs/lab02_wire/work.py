@@ -15,7 +15,7 @@ def infer_answers(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> d
     Args:
         flows: (client, bytes) of every connection, in no order. A connection may have broken off:
             the client then connects again and sends the same envelope from its beginning.
-        wire: what everybody knows: "hops" L, "symbol" and "tag" (bytes of each in a message),
+        wire: what everyone knows: "hops" L, "symbol" and "tag" (bytes of each in a message),
             "layer" (bytes that one layer of encryption adds), "connection" (least bytes of a whole
             connection besides the envelope), "jitter" (most bytes that it may have more).
 
@@ -33,7 +33,7 @@ def encode(answer: int, messages: int, random: Callable[[int], bytes]) -> list[b
 
     Args:
         answer: from 0 to `messages`; raise ValueError for any other.
-        messages: m, the same for everybody.
+        messages: m, the same for everyone.
         random: `random(n)` gives n fresh random bytes. Use no other chance.
     """
     raise NotImplementedError

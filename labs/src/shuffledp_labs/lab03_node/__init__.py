@@ -56,26 +56,26 @@ LAB = Lab(
         Check(
             "B-refuses",
             8,
-            "peel refuses every box with one bit flipped, torn, or of another key.",
+            "peel refuses every box with one bit flipped, truncated, or sealed to another key.",
             _of("checks.refuses"),
         ),
         Check(
             "C-hidden",
             14,
-            "The law of what leaves does not depend on which onion held what.",
+            "The distribution of the output does not depend on which onion held which message.",
             _of("checks.hides_order"),
             chance=5e-10,
         ),
         Check(
             "C-repeated",
             8,
-            "Of an onion that comes several times, one goes on.",
+            "Of an onion that arrives several times, one copy is passed on.",
             _of("checks.handles_repeats"),
         ),
         Check(
             "C-damaged",
             8,
-            "What does not open is left out, and everything else goes on.",
+            "Onions that fail to decrypt are left out, and all others are passed on.",
             _of("checks.handles_damage"),
         ),
         Check(

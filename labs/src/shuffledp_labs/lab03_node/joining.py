@@ -346,7 +346,7 @@ def _trace(
     links = join_logs(logs, rows)
     senders = logs[1].credentials
     if senders is None:
-        raise ValueError("the log of node 1 names no sender")
+        raise ValueError("the log of node 1 contains no senders")
     owns = {
         bytes.fromhex(prepared.claim.signer): set(small_round.split(prepared.messages))
         for prepared in small_round.honest

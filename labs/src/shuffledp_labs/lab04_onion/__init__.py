@@ -31,8 +31,9 @@ LAB = Lab(
         ),
         Prediction(
             "guessed",
-            "They have linked everybody. Each person told the truth with probability 25/27, and "
-            "the most frequent value is held by 25%. What share of the values do they guess?",
+            "They have linked all messages to their senders. Each person told the truth with "
+            "probability 25/27, and the most frequent value is held by 25%. What share of the "
+            "values do they guess?",
             "number",
             "%",
             most=100,
@@ -55,13 +56,13 @@ LAB = Lab(
         Check(
             "B-missing",
             10,
-            "Where one log is missing, no one is accused.",
+            "If one log is missing, no one is accused.",
             _of("checks.missing_logs"),
         ),
         Check(
             "B-dropped",
             8,
-            "Messages that were lost on the way confuse nothing.",
+            "Lost messages cause no wrong claims.",
             _of("checks.lossy_rounds"),
         ),
         Check(
@@ -74,13 +75,13 @@ LAB = Lab(
         Check(
             "D-histogram",
             8,
-            "From an answer of k-RR, the likeliest value.",
+            "The guess from an answer of k-RR is the likeliest value.",
             _of("checks.histogram_guess"),
         ),
         Check(
             "D-sum",
             12,
-            "From an answer of RR-Shuffle, the likeliest value.",
+            "The guess from an answer of RR-Shuffle is the likeliest value.",
             _of("checks.sum_guess"),
         ),
         Check(

@@ -36,7 +36,7 @@ LAB: Final = Lab(
         ),
         Prediction(
             "remembering_helps",
-            "The user keeps its first answer for ever. How often is your guess right after 100 "
+            "The user always repeats its first answer. How often is your guess right after 100 "
             "days?",
             "choice",
             choices=("as after one day", "as after nine days", "nearly always"),
@@ -66,7 +66,7 @@ LAB: Final = Lab(
         Check(
             "C-restart",
             6,
-            "What was answered outlives the program.",
+            "Answers survive a restart of the program.",
             checks.check_restart,
             needs=("C-same",),
             seconds=BUSY,
@@ -74,28 +74,29 @@ LAB: Final = Lab(
         Check(
             "C-change",
             6,
-            "A value that changes shows no more than stated.",
+            "A changed value reveals no more than stated.",
             checks.check_change,
             seconds=BUSY,
         ),
         Check(
             "D-law",
             10,
-            "Both layers of RAPPOR have exactly their laws.",
+            "Both layers of RAPPOR have exactly the required distributions.",
             checks.check_layers,
             seconds=BUSY,
         ),
         Check(
             "D-odds",
             5,
-            "e^ε of one report and of the kept answer, exactly.",
+            "e^ε of one report and of the memoised response are exact.",
             checks.check_odds,
             seconds=BUSY,
         ),
         Check(
             "E-campaign",
             10,
-            "With the real ledger: asked on every day that the budget pays for, and on no other.",
+            "With the real ledger, the question is asked on every day that the budget covers, and "
+            "on no other.",
             checks.check_campaign,
             seconds=BUSY,
         ),

@@ -38,7 +38,7 @@ LAB: Final = Lab(
         ),
         Prediction(
             "checked",
-            "Node 1 is corrupt, and everybody can check the mixing. With what can it still "
+            "Node 1 is corrupt, and anyone can check the mixing. With what can it still "
             "surround a user?",
             "choice",
             choices=("reports that it makes up", "enrolled accounts", "both", "neither"),

@@ -204,7 +204,7 @@ def _check_most(attempt: CheckAttempt, spec: Spec, users: int, epsilon: float) -
                 f"{instance}: certified takes one number of honest users, from 0 to {users}; see "
                 "step C"
             )
-        # Nobody honest: nothing is certified.
+        # No one honest: nothing is certified.
         return certified(question[0]) if question[0] else math.inf
 
     answer = attempt.program.call("most_colluding", ask, users, epsilon, seconds=60.0)
@@ -400,20 +400,28 @@ def check_crowd(attempt: CheckAttempt) -> str:
 
 CHECKS = (
     Check("B-submissions", 5, "submissions has one symbol for each account", check_submissions),
-    Check("B-guess", 15, "guess is the best there is, on every board", check_guess, seconds=120.0),
+    Check(
+        "B-guess",
+        15,
+        "guess is the most probable value, on every board",
+        check_guess,
+        seconds=120.0,
+    ),
     Check(
         "C-colluding",
         15,
-        "most_colluding finds the border of a certificate",
+        "most_colluding finds the largest number that a certificate tolerates",
         check_colluding,
         seconds=240.0,
     ),
-    Check("D-policy", 15, "accept does as the client does", check_policy, seconds=60.0),
-    Check("E-plan", 5, "noise_plan counts on those who come", check_noise_plan, seconds=120.0),
+    Check("D-policy", 15, "accept decides as the client does", check_policy, seconds=60.0),
+    Check(
+        "E-plan", 5, "noise_plan counts on the users who take part", check_noise_plan, seconds=120.0
+    ),
     Check(
         "E-rounds",
         5,
-        "both hold in real rounds",
+        "the guess and the plan hold in real rounds",
         check_rounds,
         ("B-submissions", "B-guess", "E-plan"),
         system=True,

@@ -14,7 +14,7 @@ from shuffledp_labs.lab06_surrounded import rounds
 from shuffledp_labs.lab06_surrounded.guessing import Flood
 
 USERS, SYMBOLS, EPSILON, DELTA = 1000, 10, 0.3, 1e-6
-"""The round of the picture: n and k, and the ε and δ that it is certified for with everybody
+"""The round of the picture: n and k, and the ε and δ that it is certified for with everyone
 honest.
 """
 

@@ -50,13 +50,13 @@ LAB: Final = Lab(
         Check(
             "B-unnoticed",
             15,
-            "The answer is another, and no node and no analyst can notice.",
+            "The answer changes, and neither a node nor the analyst can notice.",
             _of("checks.check_unnoticed"),
         ),
         Check(
             "C-complaints",
             12,
-            "Every message that is missing, changed or doubled.",
+            "Every missing, changed or duplicated message is reported.",
             _of("checks.check_complaints"),
         ),
         Check(
@@ -66,11 +66,11 @@ LAB: Final = Lab(
             _of("checks.check_fair"),
             needs=("C-complaints",),
         ),
-        Check("D-convict", 10, "Evidence that convinces a stranger.", _of("checks.check_convict")),
+        Check("D-convict", 10, "The evidence convinces a stranger.", _of("checks.check_convict")),
         Check(
             "D-innocent",
             8,
-            "No evidence that a stranger would reject.",
+            "No evidence is given that a stranger would reject.",
             _of("checks.check_innocent"),
             needs=("D-convict",),
         ),

@@ -314,7 +314,7 @@ def _records(terms: MixTerms, users: Sequence[PreparedClaim]) -> list[bytes]:
 
 
 def exchange(count: int) -> Change:
-    """Exchanges `count` records for the node's own, which open at everybody behind it."""
+    """Exchanges `count` records for the node's own, which open at everyone behind it."""
     return lambda pool: pool.replace(range(count), lambda: pool.forge(1))
 
 

@@ -146,10 +146,10 @@ def complaints(draws: Draws) -> Complaints:
 
     1. Of five users a message is replaced by one that no user sent.
     2. Of three users a symbol is changed.
-    3. Of one user a message stands there twice, of another twice with different symbols.
+    3. Of one user a message occurs there twice, of another twice with different symbols.
     4. The last node writes one missing message across the border of two others, where a careless
        search finds it.
-    5. One of the five has no receipt, another one for somebody else's envelope.
+    5. One of the five has no receipt, another one for someone else's envelope.
     """
     width = 1 + draws.below(2)
     per_user = 2 + draws.below(2)
@@ -174,7 +174,7 @@ def complaints(draws: Draws) -> Complaints:
     for user in changed:  # 2
         message = one_of(user)
         board[board.index(message)] = _other(message, width)
-    # What makes place for the doubles is of users who are nobody's concern here: they hold no
+    # What makes place for the doubles is of users who are no one's concern here: they hold no
     # receipt.
     for number, user in enumerate(doubled):  # 3
         message = one_of(user)

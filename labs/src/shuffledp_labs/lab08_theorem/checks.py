@@ -328,6 +328,10 @@ CHECKS = (
     ),
     Check("D-printed", 10, "refute refutes the printed theorem", check_printed, seconds=300.0),
     Check(
-        "D-mixed", 25, "refute tells true statements from false ones", check_mixed, seconds=600.0
+        "D-mixed",
+        25,
+        "refute distinguishes true statements from false ones",
+        check_mixed,
+        seconds=600.0,
     ),
 )

@@ -320,7 +320,7 @@ CHECKS = (
     Check(
         "C-quiet",
         10,
-        "audit is silent on equal laws",
+        "audit reports nothing on equal distributions",
         check_quiet,
         ("C-strong",),
         chance=1e-9,

@@ -61,8 +61,7 @@ LAB: Final = Lab(
         Check(
             "C-kill",
             15,
-            "Killed in the midst of a call, nothing acknowledged is lost and nothing is charged "
-            "twice.",
+            "After a kill in the middle of a call, nothing acknowledged is lost or charged twice.",
             checks.check_kills,
             seconds=600.0,
         ),

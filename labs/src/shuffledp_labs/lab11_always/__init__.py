@@ -70,7 +70,7 @@ LAB: Final = Lab(
         Check(
             "D-law",
             12,
-            "A device answers by exactly the stated law, with a value and without one.",
+            "A device answers with exactly the stated distribution, with a value and without one.",
             checks.check_law,
         ),
         Check(
@@ -82,7 +82,7 @@ LAB: Final = Lab(
         Check(
             "E-price",
             10,
-            "What cover costs in messages and in variance, exactly.",
+            "The cost of cover in messages and in variance is exact.",
             checks.check_price,
         ),
     ),

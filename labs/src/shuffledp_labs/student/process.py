@@ -269,7 +269,7 @@ class _Branches:
 
 
 class _Call:
-    """One request to a student's process, which may ask for coins and calls before it answers."""
+    """One request to a student's process, which may request coins and callbacks first."""
 
     def __init__(self, process: Process, life: int, coins: CoinSource | None) -> None:
         self._process = process

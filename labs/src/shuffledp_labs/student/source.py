@@ -1,4 +1,4 @@
-"""The text of a student's program: work.py, and modules of the student's own beside it."""
+"""The text of a student's program: work.py, and modules of the student's own next to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_SOURCE: Final = 2**20
 """Longest file in bytes."""
 
 MAX_HELPERS: Final = 20
-"""Most modules beside work.py."""
+"""Most modules next to work.py."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ProgramSource:
 
     Attributes:
         work: the text of work.py.
-        helpers: the text of each module beside it, by the module's name.
+        helpers: the text of each module next to it, by the module's name.
     """
 
     work: str
@@ -41,7 +41,7 @@ class ProgramSource:
 
 
 def read_source(file: Path) -> ProgramSource:
-    """Read a student's work.py and the modules beside it.
+    """Read a student's work.py and the modules next to it.
 
     Raises:
         LabUsageError: one of them cannot be read, is too long or is not UTF-8, or there are too
@@ -53,7 +53,7 @@ def read_source(file: Path) -> ProgramSource:
 
 
 def digest_of_program(file: Path) -> str:
-    """SHA-256 of work.py and the modules beside it, in hex; of work.py alone, that of the file.
+    """SHA-256 of work.py and the modules next to it, in hex; of work.py alone, that of the file.
 
     Raises:
         OSError: one of them cannot be read or is too long.
@@ -66,7 +66,7 @@ def digest_of_program(file: Path) -> str:
 
 
 def _helpers(file: Path) -> Iterator[Path]:
-    """The modules beside a work.py; a program under another name has none."""
+    """The modules next to a work.py; a program under another name has none."""
     if file.name != WORK:
         return
     modules = [

@@ -1,8 +1,9 @@
 """Values and frames between the grader and a student's process.
 
 A frame is four bytes of length and JSON in which everything that JSON lacks is an object with one
-key, its tag. This module runs on both sides, and alone in the sandbox: it uses the standard library
-only. What comes out of a student's process is data, whatever it does: nothing in it can name code.
+key, its tag. This module runs on both sides, and is the only one in the sandbox, so it imports only
+the standard library. What comes out of a student's process is data, whatever it does: nothing in it
+can name code.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def _bytes(value: bytes, _: Inner) -> Any:
 def _parts(values: Sequence[Any], inner: Inner) -> list[Any]:
     """Each part's encoding.
 
-    Long lists hold numbers or words alone, which JSON writes as they are.
+    Long lists hold only numbers or words, which JSON writes as they are.
     """
     kinds = set(map(type, values))
     if kinds <= _SIMPLE or (kinds == {int} and -_SAFE < min(values) <= max(values) < _SAFE):

@@ -26,7 +26,7 @@ else:  # alone in the sandbox, where the package is not
 
 FILE: Final = "work.py"
 FILES: Final = {FILE}
-"""Of the student's: work.py, and the modules beside it that it has imported."""
+"""Of the student's: work.py, and the modules next to it that it has imported."""
 
 
 class BranchCut(BaseException):
@@ -207,7 +207,7 @@ def _comparable(state: Any) -> tuple[Any, ...]:
 
 
 class Helpers(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Finds and loads the modules that stand beside the student's work.py, from their text."""
+    """Finds and loads the modules that stand next to the student's work.py, from their text."""
 
     def __init__(self, texts: dict[str, str]) -> None:
         self._texts = texts
@@ -246,7 +246,7 @@ class Program:
     def load(self, source: str, helpers: dict[str, str]) -> None:
         """Run the student's file as a module.
 
-        `helpers` are modules beside it, which it may import.
+        `helpers` are modules next to it, which it may import.
         """
         sys.meta_path.append(
             Helpers(helpers)

@@ -43,7 +43,7 @@ _LONG_AGO: Final = (2026, 1, 1, 0, 0, 0)
 class LabBundle:
     """The files of an archive by their paths in it.
 
-    `programs` are executable, `secret` ones for their owner alone.
+    `programs` are executable, `secret` ones only for their owner.
     """
 
     files: Mapping[str, bytes]
@@ -215,7 +215,7 @@ def _student_files(lab: Lab) -> dict[str, bytes]:
 
 def _plain_files(folder: Path) -> Iterator[Path]:
     # What the labs remember on a machine, such as a key of practice, is in .lab; only its mark is
-    # anybody's.
+    # anyone's.
     for file in sorted(folder.rglob("*")):
         hidden = file.relative_to(folder).parts[0] == starting.MARK.parts[0]
         if file.is_file() and (not hidden or file == folder / starting.MARK):
@@ -275,7 +275,8 @@ def _collect_wheels(wheels: Wheels) -> dict[str, bytes]:
         )
         if "No module named pip" in done.stderr:
             raise NotInstalledError(
-                "an archive for Gradescope holds wheels, which pip collects: python -m ensurepip"
+                "pip is not installed, and it collects the wheels of a Gradescope archive: run "
+                "python -m ensurepip"
             )
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]

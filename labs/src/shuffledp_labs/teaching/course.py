@@ -2,7 +2,7 @@
 
 The key decides every instance that is graded (docs/how-to/teach-with-labs.md, "The key"). With
 it one can draw a student's instance again, so it comes from the operating system's randomness, is
-readable by its owner alone, and is in no bundle but the one for Gradescope, if the instructor says
+readable only by its owner, and is in no bundle but the one for Gradescope, if the instructor says
 so.
 """
 

@@ -41,7 +41,7 @@ CERTAIN_ROWS: Final = 1
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A CSV file: its columns, and its rows of as many cells."""
+    """A CSV file: its columns, and its rows with one cell per column."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

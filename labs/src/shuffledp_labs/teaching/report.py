@@ -1,6 +1,6 @@
 """`lab report` and `lab viva`: a student's folder as one HTML file, and questions about it.
 
-The folder may be one's own or a submission. The page shows predictions beside results, picture,
+The folder may be one's own or a submission. The page shows predictions next to results, picture,
 explanations, code and points. It is opened by people other than its author, so it loads and runs
 nothing: everything is in the file, the author's words and code are escaped, and the page's own
 policy forbids scripts and addresses.

@@ -2,7 +2,7 @@
 
 The repository of the labs is public, and a solution can be copied; who copied it cannot answer
 these. One question is about a sentence that a check said of this student's instance, one about a
-prediction, and one about a line that the student wrote. They follow from the result alone, so two
+prediction, and one about a line that the student wrote. They follow only from the result, so two
 examiners ask the same.
 """
 
