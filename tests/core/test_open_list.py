@@ -138,7 +138,7 @@ def test_a_typed_question_is_that_of_the_description() -> None:
         ("text = true\nbits = 'many'", "bits must be a whole number"),
         ("text = true\ncolumns = true", "columns must be a whole number"),
         ("text = true\nsalt = 'abc'", "32 lower-case hex digits"),
-        ("text = true\nsalt = 5", "change it, or leave it out"),
+        ("text = true\nsalt = 5", "must be 32 hex digits in quotation marks, not 5"),
         ("text = true\nfrom = 3", "belong to a step"),
         ("names = ['a', 'b']\nbits = 9", "belong to a field with text = true"),
         ("names = ['a', 'b']", "has names or ranges, which can be counted"),

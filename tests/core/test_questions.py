@@ -195,7 +195,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "nothing": ("", "has no 'ask'"),
     "no fields asked for": ('ask = "counts"\n[fields.f]\nnames = ["a", "b"]', "has no 'of'"),
     "no fields described": ('ask = "counts"\nof = "f"', "has no 'fields'"),
-    "another kind": (NAMES.replace("counts", "sum"), '"counts", "table", .* or "total", not'),
+    "another kind": (NAMES.replace("counts", "ranks"), '"counts", "table", .* or "total", not'),
     "a kind that is a number": ('ask = 1\nof = "f"\n[fields.f]\nnames = ["a", "b"]', "not 1"),
     "a kind that is a list": ('ask = []\nof = "f"\n[fields.f]\nnames = ["a", "b"]', "ask must be"),
     "an unknown key": (f'askk = "table"\n{NAMES}', "has no 'askk': it has id, text, ask"),

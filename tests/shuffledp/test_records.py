@@ -53,7 +53,7 @@ def test_a_file_without_a_field_of_the_question_is_refused(tmp_path: Path) -> No
 
 def test_a_description_is_refused_with_its_file_and_one_sentence(tmp_path: Path) -> None:
     for text, words in {
-        DESCRIPTION.replace('"table"', '"sum"'): 'ask must be "counts", "table", ',
+        DESCRIPTION.replace('"table"', '"ranks"'): 'ask must be "counts", "table", ',
         "ask = ": "this is not TOML",
         "": "has no 'ask'",
     }.items():

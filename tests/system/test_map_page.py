@@ -28,13 +28,14 @@ COUNTS = [700, 100, 100, 100, 100, 400, 100]
 
 
 def make(folder: Path, units: tuple[str, str] = ("°N", "°E"), south: float = -1) -> RoundReport:
-    schema = RecordSchema(
-        {
-            "lat": RangeField([south, 0, 1], unit=units[0]),
-            "lon": RangeField([10, 11, 12, 13], unit=units[1]),
-        }
-    )
-    wording = table(schema, "lat", "lon").wording
+    schema = RecordSchema({"lat": RangeField([south, 0, 1]), "lon": RangeField([10, 11, 12, 13])})
+    plain = table(schema, "lat", "lon").wording
+    # Units that no description of a map has, as others may sign them.
+    axes = [
+        msgspec.structs.replace(axis, unit=unit)
+        for axis, unit in zip(plain.axes, units, strict=True)
+    ]
+    wording = msgspec.structs.replace(plain, axes=tuple(axes))
     spec = KRRHistogram(symbols=7, blanket=Fraction(1, 4))
     draft = Draft(make_deployment(folder / "keys"))
     final = make_certificate(draft.deployment, spec, wording=wording)

@@ -19,10 +19,7 @@ from shuffledp.pages import as_html
 from shuffledp_core.answering.centres import CentreEstimate, centre_of
 from shuffledp_core.answering.totals import NoisyCounts
 from shuffledp_core.documents.wording import SymbolRanges
-
-NORTH: Final = "°N"
-EAST: Final = "°E"
-"""Units of the rows and the columns of a map, in the signed words of its question."""
+from shuffledp_core.questions import EAST, NORTH
 
 METRES: Final = math.pi / 180 * EARTH_RADIUS
 """Of a degree along a meridian."""

@@ -16,8 +16,10 @@ remedy.
 from __future__ import annotations
 
 from shuffledp_core.questions.asking import (
+    EAST,
     MECHANISM,
     MOST_CELLS,
+    NORTH,
     OTHERS,
     QuestionKind,
     RecordQuestion,
@@ -41,8 +43,10 @@ from shuffledp_core.questions.schema import (
 )
 
 __all__ = [
+    "EAST",
     "MECHANISM",
     "MOST_CELLS",
+    "NORTH",
     "OTHERS",
     "AmountField",
     "CategoryField",

@@ -43,6 +43,10 @@ QUANTILES_MECHANISM: Final = "node-tree"
 MOST_CELLS: Final = 100_000
 """Most cells of a question."""
 
+NORTH: Final = "°N"
+EAST: Final = "°E"
+"""Units of latitude and longitude: a table of both, in this order, is a map."""
+
 OTHERS: Final = "none of these"
 """Name of the symbol for everyone who is in no cell, where a description has no other."""
 
@@ -120,6 +124,7 @@ class RecordQuestion:
         self._check_open()
         self._check_quantiles()
         self._check_columns()
+        self._check_map()
         if len(self.where) > MOST_CONDITIONS:
             raise UsageError(
                 f"a question has at most {MOST_CONDITIONS} conditions, not {len(self.where)}"
@@ -160,6 +165,10 @@ class RecordQuestion:
                     f"the field {shorten(name)} has names or ranges, which can be counted: ask = "
                     '"counts", or describe it with text = true'
                 )
+        if self.is_open and self.others != OTHERS:
+            raise UsageError(
+                "an open list has no others, because every text counts: leave `others` out"
+            )
         if self.is_open and self.where:
             raise UsageError("an open list has no conditions: leave `where` out")
 
@@ -172,6 +181,29 @@ class RecordQuestion:
                 f"quantiles need a field of numbers in ranges, which {shorten(self.fields[0])} is "
                 'not: describe it by from, to and step, or ask = "counts"'
             )
+
+    def _check_map(self) -> None:
+        """Check that a table of two coordinates is a map: latitudes, then longitudes."""
+        fields = [self.schema.field(name) for name in self.fields]
+        units = [field.unit for field in fields]
+        if self.kind is not QuestionKind.TABLE or len(units) != 2 or not {*units} <= {NORTH, EAST}:
+            return
+        if units != [NORTH, EAST]:
+            raise UsageError(
+                f"a map has a field in {NORTH} and then one in {EAST}, not {units[0]} and "
+                f'{units[1]}: name the latitude first, such as of = ["lat", "lon"]'
+            )
+        for name, coordinate, most in zip(self.fields, fields, (90, 180), strict=True):
+            if not isinstance(coordinate, RangeField):
+                raise UsageError(
+                    f"a map has ranges, which {shorten(name)} has not: describe it by from, to and "
+                    "step"
+                )
+            if not all(abs(float(edge)) <= most for edge in coordinate.edges):
+                raise UsageError(
+                    f"{shorten(name)} in {coordinate.unit} must be from -{most} to {most}: "
+                    "correct its from and to, or its edges"
+                )
 
     def _check_columns(self) -> None:
         """Check that a question by columns has no others: each column has cells for everyone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -39,7 +40,9 @@ def read_question(text: str) -> RecordQuestion:
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"this is not TOML: {error}") from error
+        comma = _DECIMAL_COMMA.search(text)
+        hint = f"; decimals have a point: write {comma[1]}.{comma[2]}" if comma else ""
+        raise UsageError(f"this is not TOML: {error}{hint}") from error
     except RecursionError as error:
         raise UsageError("this TOML is nested too deeply for a description") from error
     return convert_question(given)
@@ -54,6 +57,9 @@ def convert_question(given: Mapping[str, Any]) -> RecordQuestion:
     try:
         kind = QuestionKind(given["ask"])
     except ValueError as error:
+        meant = _MEANT.get(given["ask"]) if isinstance(given["ask"], str) else None
+        if meant is not None:
+            raise UsageError(f"there is no ask = {shorten(given['ask'])}: {meant}") from error
         *first, last = (f'"{option.value}"' for option in QuestionKind)
         raise UsageError(
             f"ask must be {', '.join(first)} or {last}, not {shorten(given['ask'])}"
@@ -75,6 +81,33 @@ def convert_question(given: Mapping[str, Any]) -> RecordQuestion:
         texts.get("others", OTHERS),
     )
 
+
+_DECIMAL_COMMA: Final = re.compile(r"=\s*(-?[0-9]{1,9}),([0-9]{1,9})\s*$", re.MULTILINE)
+
+_MEAN: Final = 'ask = "total" adds up a field of amounts; divide it by the number of people'
+_COUNTS: Final = 'ask = "counts" counts the people with each value of a field'
+_QUANTILES: Final = 'ask = "quantiles" gives the median and other percentiles of a field'
+_STRINGS: Final = 'ask = "strings" finds the most frequent texts of a field with text = true'
+_MEANT: Final = {
+    "sum": 'ask = "total" adds up a field of amounts, described with least',
+    "mean": _MEAN,
+    "average": _MEAN,
+    "median": _QUANTILES,
+    "medians": _QUANTILES,
+    "percentile": _QUANTILES,
+    "percentiles": _QUANTILES,
+    "quantile": _QUANTILES,
+    "text": _STRINGS,
+    "texts": _STRINGS,
+    "words": _STRINGS,
+    "count": _COUNTS,
+    "histogram": _COUNTS,
+    "map": 'ask = "table" of a field in °N and a field in °E is a map',
+    "group": 'ask = "table" counts each combination of several fields',
+    "tables": 'ask = "table" counts each combination of several fields',
+    "several": 'ask = "columns" counts several fields by themselves',
+}
+"""Words that people try, and what asks for that."""
 
 _OF_TEXT: Final = ("text", "columns", "bits", "salt")
 

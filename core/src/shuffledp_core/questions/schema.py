@@ -13,7 +13,12 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from shuffledp_core.documents.decimals import parse_decimal, spell_decimal
-from shuffledp_core.documents.magnitudes import MOST_PARTS, SymbolMagnitudes, multiple_of
+from shuffledp_core.documents.magnitudes import (
+    MOST_DOUBLINGS,
+    MOST_PARTS,
+    SymbolMagnitudes,
+    multiple_of,
+)
 from shuffledp_core.documents.open_list import SymbolHashes
 from shuffledp_core.documents.wording import (
     LONGEST_NAME,
@@ -126,7 +131,10 @@ class RangeField:
         count = math.ceil((Decimal(high) - Decimal(low)) / Decimal(width))
         if count < 2:
             raise UsageError(f"step {width} makes one range of {low} to {high}: make it smaller")
-        _check_number_of_levels(count, "ranges")
+        if count > MOST_NAMED:
+            raise UsageError(
+                f"a field has at most {MOST_NAMED:,} ranges, not {count:,}: make the step larger"
+            )
         inner = [Decimal(low) + Decimal(width) * at for at in range(count)]
         return cls([*inner, high], unit=unit)
 
@@ -158,6 +166,11 @@ class TextField:
             number = getattr(self, key)
             if isinstance(number, bool) or not isinstance(number, int):
                 raise UsageError(f"{key} must be a whole number, not {shorten(number)}")
+        if not isinstance(self.salt, str):
+            raise UsageError(
+                f"salt must be 32 hex digits in quotation marks, not {shorten(self.salt)}: or "
+                "leave it out"
+            )
         _ = self.symbols  # every mistake is found here
 
     @property
@@ -195,16 +208,16 @@ class AmountField:
     def __init__(
         self, least: Number = 1, *, most: Number | None = None, parts: int = 2, unit: str = ""
     ) -> None:
-        smallest = Decimal(spell_edge(least))
+        smallest = _amount("least", least)
         if smallest <= 0:
             raise UsageError(f"least must be above 0, not {smallest}: name the smallest difference")
         if isinstance(parts, bool) or not isinstance(parts, int) or not 1 <= parts <= MOST_PARTS:
             raise UsageError(f"parts must be a whole number from 1 to {MOST_PARTS}, not {parts!r}")
-        largest = smallest * 2**_DOUBLINGS if most is None else Decimal(spell_edge(most))
+        largest = smallest * 2**_DOUBLINGS if most is None else _amount("most", most)
         if largest < smallest * 2 * (parts + 1):
             raise UsageError(
-                f"most must be at least {2 * (parts + 1)} times least, not {largest}: a number of "
-                "so small a range has a step"
+                f"most must be at least {2 * (parts + 1)} times least, {smallest}, not {largest}: "
+                "raise it, or leave it out"
             )
         object.__setattr__(self, "least", spell_decimal(smallest))
         object.__setattr__(self, "parts", parts)
@@ -213,7 +226,11 @@ class AmountField:
         try:
             _ = self.symbols
         except ValueError as error:
-            raise UsageError(f"{error}: choose a larger least, or a smaller most") from error
+            raise UsageError(
+                f"least {spell_decimal(smallest)} and most {spell_decimal(largest)} are too far "
+                f"apart: at most {MOST_DOUBLINGS} doublings fit between them; choose a larger "
+                "least, or a smaller most"
+            ) from error
 
     @property
     def symbols(self) -> SymbolMeaning:
@@ -224,6 +241,17 @@ class AmountField:
 
     def _multiple(self, symbol: int) -> int:
         return multiple_of(symbol, self.parts)
+
+
+def _amount(key: str, number: Number) -> Decimal:
+    """A finite number of an amount's description; `UsageError` names its key."""
+    try:
+        return Decimal(spell_edge(number))
+    except UsageError as error:
+        raise UsageError(
+            f"{key} must be a number such as 0.01, with up to 15 digits before the point and 9 "
+            f"after it, not {shorten(number)}"
+        ) from error
 
 
 SchemaField: TypeAlias = CategoryField | RangeField | TextField | AmountField
