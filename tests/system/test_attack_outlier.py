@@ -15,8 +15,6 @@ from test_attack_shortcuts import SURE, finding
 from shuffledp_adversary.attacks.findings import AttackReport, ClaimVerdict
 from shuffledp_adversary.attacks.outlier import run_outlier
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def outlier() -> AttackReport:

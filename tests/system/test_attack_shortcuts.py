@@ -6,8 +6,8 @@ trials in the measuring half, the counts are taken at their worst quantiles of 1
 Clopper-Pearson's bounds at 5e-10 a side are put on them, and the ε they prove is still above the
 claim. The laws are the exact ones of the mechanisms.
 
-Time: about 40 s of CPU, spread over the cores. The outlier, whose exact samples take as much again,
-has a file of its own, with the slow tests."""
+Time: about 25 s of CPU, spread over the cores; half of it is rounds that a node's own code plays.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.seeds import stream
 from shuffledp_core.onion.suites import SUITES, suite_named
-from shuffledp_core.sampling.randomness import RandomIntegers
+from shuffledp_core.sampling.arrays import RandomArrays
 
 USERS = 40
 SPEC = RRShuffle(max_value=3, randomise=Fraction(1, 2))
@@ -97,8 +97,8 @@ def test_the_same_randomness_gives_the_same_round() -> None:
 
 
 def test_views_come_out_the_same_from_the_same_draws() -> None:
-    def draws(seed: int) -> RandomIntegers:
-        return RandomIntegers(stream(seed.to_bytes(32, "big")))
+    def draws(seed: int) -> RandomArrays:
+        return RandomArrays(stream(seed.to_bytes(32, "big")))
 
     assert daily_answers(1, [9], 50, draws(1)) == daily_answers(1, [9], 50, draws(1))
     assert daily_answers(1, [9], 50, draws(1)) != daily_answers(1, [9], 50, draws(2))

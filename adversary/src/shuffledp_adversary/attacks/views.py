@@ -1,20 +1,22 @@
-"""Views of the adversary, trial by trial, from the client's own sampler, encoder and seals.
+"""Views of the adversary, from the law of the client's sampler, and its encoder and seals.
+
+Reports of many rounds are drawn by `randomise_in_bulk`, whose law is that of a device's sampler.
 
 This runs in worker processes and imports only the client's pure part, so that a worker starts in a
 moment. Each function gives `count` independent trials, one row of numbers for each. Their
-randomness comes from `integers` (None: the operating system's), which an exercise sets to get the
-same views again.
+randomness comes from `integers` or `arrays` (None: the operating system's), which an exercise sets
+to get the same views again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import accumulate
 from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from shuffledp_client.encoding import encode
 from shuffledp_core.mechanisms import Answers, GeoShuffle, KRRHistogram, Mechanism, SGDLShuffle
@@ -22,8 +24,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.sampling.arrays import RandomArrays
-from shuffledp_core.sampling.exact import bernoulli
-from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomisers import randomise, randomise_in_bulk
 from shuffledp_core.sampling.randomness import RandomIntegers, system_random
 
 Views: TypeAlias = Sequence[Sequence[int]]
@@ -44,29 +45,26 @@ QUARTERS: Final = 4
 half.
 """
 
+_MOST_REPORTS: Final = 2**18
+"""Most reports that are held in memory at a time, if one round has no more."""
+
 _ROUND: Final = "00" * 16
 
 
 def outlier_rounds(
-    spec: GeoShuffle, users: int, far: int, count: int, integers: RandomIntegers | None = None
+    spec: GeoShuffle, users: int, far: int, count: int, arrays: RandomArrays | None = None
 ) -> Views:
     """Simulate rounds in which one user holds `far`, the others 0.
 
     A row has, from the same reports, the largest number, the sum, and the sum of the far user and
     one other alone.
     """
-    integers = integers or RandomIntegers()
-    views = []
-    for _ in range(count):
-        reports = [randomise(spec, 0, integers) for _ in range(users - 1)]
-        reports.append(randomise(spec, far, integers))
-        views.append(
-            (
-                max(reports) - spec.padding,
-                sum(reports) - users * spec.padding,
-                reports[-1] + reports[0] - 2 * spec.padding,
-            )
-        )
+    views: list[Sequence[int]] = []
+    for reports in _reports(spec, [0] * (users - 1) + [far], count, arrays or RandomArrays()):
+        largest = reports.max(axis=1) - spec.padding
+        total = reports.sum(axis=1) - users * spec.padding
+        both = reports[:, -1] + reports[:, 0] - 2 * spec.padding
+        views += np.stack((largest, total, both), axis=1).tolist()
     return views
 
 
@@ -115,7 +113,7 @@ def flooded_rounds(
     users: int,
     value: int,
     count: int,
-    integers: RandomIntegers | None = None,
+    arrays: RandomArrays | None = None,
 ) -> Views:
     """Simulate flooded rounds: one number each, which distinguishes the victim's two values.
 
@@ -123,63 +121,49 @@ def flooded_rounds(
     honest users hold 0, or a third symbol. The colluding users may send what they like: here,
     zeros.
     """
-    integers = integers or RandomIntegers()
+    arrays = arrays or RandomArrays()
     histogram = spec.answers is Answers.HISTOGRAM
     victim = value if histogram else value * (spec.domain - 1)
     others = min(2, spec.domain - 1) if histogram else 0
     # Whatever they send, the adversary knows it and takes it away again, so that zeros are as good
     # as anything.
-    arrays = RandomArrays()
-    forged = _board(spec, [0] * (users - honest), arrays)
-    views = []
-    for _ in range(count):
-        reports = [randomise(spec, victim, integers)]
-        reports += [randomise(spec, others, integers) for _ in range(honest - 1)]
-        sent = _board(spec, reports, arrays)
-        shuffled = [
-            honest_count + forged_count
-            for honest_count, forged_count in zip(sent, forged, strict=True)
-        ]
-        left = [total - forged_count for total, forged_count in zip(shuffled, forged, strict=True)]
-        views.append((left[1] - left[0] if histogram else left[1],))
+    forged = spec.count_sent(np.zeros((1, users - honest), dtype=np.int64), arrays)
+    views: list[Sequence[int]] = []
+    for reports in _reports(spec, [victim] + [others] * (honest - 1), count, arrays):
+        shuffled = spec.count_sent(reports, arrays) + forged
+        left = shuffled - forged
+        seen = left[:, 1] - left[:, 0] if histogram else left[:, 1]
+        views += seen[:, np.newaxis].tolist()
     return views
 
 
-def _board(spec: Mechanism, answers: Sequence[int], arrays: RandomArrays) -> list[int]:
-    """Counts of every symbol among the messages of users with these answers."""
-    sent = spec.count_sent(np.array([answers], dtype=np.int64), arrays)
-    counts: list[int] = sent[0].tolist()
-    return counts
-
-
 def daily_answers(
-    value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None
+    value: int, shown: Sequence[int], count: int, arrays: RandomArrays | None = None
 ) -> Views:
     """Number of ones that one user has answered up to each shown day, with fresh randomness."""
-    integers = integers or RandomIntegers()
-    daily = ([randomise(YES_NO, value, integers) for _ in range(shown[-1])] for _ in range(count))
-    return [_until(shown, answers) for answers in daily]
+    arrays = arrays or RandomArrays()
+    daily = randomise_in_bulk(YES_NO, np.full((count, shown[-1]), value), arrays)
+    return _each_until(shown, daily)
 
 
 def daily_totals(
-    users: int, value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None
+    users: int, value: int, shown: Sequence[int], count: int, arrays: RandomArrays | None = None
 ) -> Views:
     """Number of ones that left the small round's shuffle up to each shown day.
 
     All but one user hold 0.
     """
-    integers = integers or RandomIntegers()
-
-    def ones() -> int:
-        return randomise(YES_NO, value, integers) + sum(
-            randomise(YES_NO, 0, integers) for _ in range(users - 1)
-        )
-
-    return [_until(shown, [ones() for _ in range(shown[-1])]) for _ in range(count)]
+    arrays = arrays or RandomArrays()
+    days = count * shown[-1]
+    ones = [
+        reports.sum(axis=1)
+        for reports in _reports(YES_NO, [value] + [0] * (users - 1), days, arrays)
+    ]
+    return _each_until(shown, np.concatenate(ones).reshape(count, shown[-1]))
 
 
 def daily_rappor(
-    value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None
+    value: int, shown: Sequence[int], count: int, arrays: RandomArrays | None = None
 ) -> Views:
     """Number of reports of value 1's bit minus that of value 0's, up to each shown day.
 
@@ -187,28 +171,29 @@ def daily_rappor(
     permanent response replaces a bit by a fair coin with probability f and is kept; each day it is
     reported with noise p and q.
     """
-    integers = integers or RandomIntegers()
+    arrays = arrays or RandomArrays()
+    shape = (count, shown[-1])
 
-    def keep(bit: bool) -> Fraction:  # noqa: FBT001
-        response = bernoulli(Fraction(1, 2), integers) if bernoulli(FAKE, integers) else bit
-        return WHEN_ONE if response else WHEN_ZERO
+    def reports(bit: bool) -> NDArray[np.int64]:  # noqa: FBT001
+        coins = arrays.bernoulli(Fraction(1, 2), count)
+        kept = np.where(arrays.bernoulli(FAKE, count), coins, bit)[:, np.newaxis]
+        when_one, when_zero = (
+            arrays.bernoulli(noise, count * shown[-1]).reshape(shape)
+            for noise in (WHEN_ONE, WHEN_ZERO)
+        )
+        return np.where(kept, when_one, when_zero).astype(np.int64)
 
-    views = []
-    for _ in range(count):
-        no = keep(value == 0)
-        yes = keep(value == 1)
-        daily = [bernoulli(yes, integers) - bernoulli(no, integers) for _ in range(shown[-1])]
-        views.append(_until(shown, daily))
-    return views
+    return _each_until(shown, reports(value == 1) - reports(value == 0))
 
 
-def _until(shown: Sequence[int], daily: Sequence[int]) -> list[int]:
-    sums = list(accumulate(daily))
-    return [sums[day - 1] for day in shown]
+def _each_until(shown: Sequence[int], daily: NDArray[np.int64]) -> Views:
+    """The sums of each row up to the shown days, of which the first is 1."""
+    sums: Views = daily.cumsum(axis=1)[:, np.asarray(shown) - 1].tolist()
+    return sums
 
 
 def partial_rounds(
-    spec: SGDLShuffle, users: int, value: int, count: int, integers: RandomIntegers | None = None
+    spec: SGDLShuffle, users: int, value: int, count: int, arrays: RandomArrays | None = None
 ) -> Views:
     """Simulate the sum after each quarter of the users.
 
@@ -216,10 +201,21 @@ def partial_rounds(
 
     The first h reports of a round are a round of h users: one simulation serves all of them.
     """
-    integers = integers or RandomIntegers()
-    views = []
-    for _ in range(count):
-        reports = [randomise(spec, value, integers)]
-        reports += [randomise(spec, 0, integers) for _ in range(users - 1)]
-        views.append(list(accumulate(reports))[users // QUARTERS - 1 :: users // QUARTERS])
+    quarter = users // QUARTERS
+    views: list[Sequence[int]] = []
+    for reports in _reports(spec, [value] + [0] * (users - 1), count, arrays or RandomArrays()):
+        views += reports.cumsum(axis=1)[:, quarter - 1 :: quarter].tolist()
     return views
+
+
+def _reports(
+    spec: Mechanism, values: Sequence[int], count: int, arrays: RandomArrays
+) -> Iterator[NDArray[np.int64]]:
+    """The reports of `count` rounds of users who hold these values, some rounds at a time.
+
+    A row for each round.
+    """
+    most = max(1, _MOST_REPORTS // len(values))
+    for start in range(0, count, most):
+        held = np.tile(np.array(values, dtype=np.int64), (min(most, count - start), 1))
+        yield randomise_in_bulk(spec, held, arrays)
