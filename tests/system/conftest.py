@@ -21,10 +21,13 @@ IMPATIENT: dict[str, dict[str, float | str]] = {
         "discard_seconds": 2.0,
         "mix_timeout_seconds": 60.0,
     },
-    "node": {"relay_seconds": 20.0},
+    "node": {"relay_seconds": 20.0, "workers": 1},
 }
 """Bounds on how long a missing party is waited for; every test ends by an event, these only bound
 the failures.
+
+One process of a node decrypts: each more takes a third of a second of a processor to start, and the
+batches of tests are small. A module with `PATIENT` or `OBSERVED` has one for each core.
 """
 
 
