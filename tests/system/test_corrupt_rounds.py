@@ -1,9 +1,10 @@
 """Rounds with corrupt nodes over real processes: everybody is traced when none is honest, nobody
 while one is.
 
-Each set of corrupt nodes starts a system of its own. That of all three also says what any two of
-them would find; of the sets of two, the one around an honest node is played in every run of the
-tests, the others with the slow."""
+Each set of corrupt nodes starts a system of its own. That of all three plays every mechanism, and
+also says what any two of them would find. With an honest node a mechanism of each sort is played: a
+node hides which record is whose, whatever stands in it. The set of two around the honest node is
+played in every run of the tests, the others with the slow."""
 
 from __future__ import annotations
 
@@ -34,14 +35,17 @@ from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.nursery import Nursery
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 
-SETS = [
-    (1, 2, 3),
+ALL = (1, 2, 3)
+PAIRS = [
     (1, 3),
     *(pytest.param(pair, marks=pytest.mark.slow) for pair in ((1, 2), (2, 3))),
 ]
 
+OF_EACH_SORT = {(spec.answers, spec.needs_crowd): kind for kind, spec in MECHANISMS.items()}
+"""A histogram and a sum with noise of users, and one of each with noise of nodes."""
 
-@pytest.fixture(scope="module", params=SETS, ids=str)
+
+@pytest.fixture(scope="module", params=[ALL, *PAIRS], ids=str)
 def corrupted(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -80,33 +84,38 @@ async def played(
     return report, load_captured(folder)
 
 
-@pytest.mark.parametrize("mechanism", list(MECHANISMS))
-async def test_all_users_are_traced_when_no_node_is_honest_and_none_while_one_is(
-    corrupted: LocalSystem, pool: ProcessPoolExecutor, mechanism: str, tmp_path: Path
-) -> None:
+async def traced(
+    system: LocalSystem, pool: ProcessPoolExecutor, folder: Path, mechanism: str
+) -> tuple[RoundReport, CapturedRound, TraceResult]:
+    """A round of this mechanism, and what its corrupt nodes find."""
     size = MECHANISMS[mechanism].size_for(LARGEST)
     # Nodes' noise has ends, which use up delta in full; the rounds share one budget.
     delta = 1e-3 if MECHANISMS[mechanism].needs_crowd else 1e-6
     report, captured = await played(
-        corrupted, pool, tmp_path, mechanism=mechanism, size=size, delta=delta
+        system, pool, folder, mechanism=mechanism, size=size, delta=delta
     )
-    numbers = tuple(corrupted.route.index(name) + 1 for name in corrupted.corrupt)
+    numbers = tuple(system.route.index(name) + 1 for name in system.corrupt)
     trace = trace_round(captured)
     assert report.corrupt == trace.corrupt == numbers
     assert trace.users == USERS
     assert trace.baseline == 1 / (LARGEST + 1)
-    if len(numbers) == 3:
-        assert trace.traced_share == 1.0
-        assert report.epsilon_here == report.final.corrupted.epsilon
-        people = list(trace.people())
-        assert len({person.credential for person in people}) == USERS
-        assert sorted(person.value or 0 for person in people) == sorted(small_values().tolist())
-        assert trace.correct == sum(person.guess == person.value for person in people)
-        for honest in numbers:
-            assert_nothing(trace_round(captured, {1, 2, 3} - {honest}))
-    else:
-        assert report.epsilon_here == report.final.epsilon.certified
-        assert_nothing(trace)
+    return report, captured, trace
+
+
+@pytest.mark.parametrize("corrupted", [ALL], indirect=True, ids=str)
+@pytest.mark.parametrize("mechanism", list(MECHANISMS))
+async def test_all_users_are_traced_when_no_node_is_honest(
+    corrupted: LocalSystem, pool: ProcessPoolExecutor, mechanism: str, tmp_path: Path
+) -> None:
+    report, captured, trace = await traced(corrupted, pool, tmp_path, mechanism)
+    assert trace.traced_share == 1.0
+    assert report.epsilon_here == report.final.corrupted.epsilon
+    people = list(trace.people())
+    assert len({person.credential for person in people}) == USERS
+    assert sorted(person.value or 0 for person in people) == sorted(small_values().tolist())
+    assert trace.correct == sum(person.guess == person.value for person in people)
+    for honest in ALL:
+        assert_nothing(trace_round(captured, set(ALL) - {honest}))
 
 
 def assert_nothing(trace: TraceResult) -> None:
@@ -165,3 +174,14 @@ def verify_announced(
     return verify_round(
         announcement, system.deployment.roster, policy, system.population, system_clock()
     )
+
+
+# Last, so that the system of its first set serves the tests above, too.
+@pytest.mark.parametrize("corrupted", PAIRS, indirect=True, ids=str)
+@pytest.mark.parametrize("mechanism", OF_EACH_SORT.values())
+async def test_no_user_is_traced_while_one_node_is_honest(
+    corrupted: LocalSystem, pool: ProcessPoolExecutor, mechanism: str, tmp_path: Path
+) -> None:
+    report, _, trace = await traced(corrupted, pool, tmp_path, mechanism)
+    assert report.epsilon_here == report.final.epsilon.certified
+    assert_nothing(trace)
