@@ -41,6 +41,15 @@ def test_frequent_texts_are_found_among_candidates(tmp_path: Path) -> None:
     assert "news.example" in typed.said
 
 
+def test_percentiles_are_those_of_people_with_a_value(tmp_path: Path) -> None:
+    typed = type_page("how-to/percentiles.md", tmp_path)
+    assert "Take node-tree: the least error" in typed.said
+    assert "node-tree: quantiles over 10,000 users" in typed.said
+    assert "The answer: quantiles over 1,000 users" in typed.said
+    report = (tmp_path / "out" / "latest" / "report.html").read_text()
+    assert "are counted as “no answer”" in report
+
+
 def test_a_value_of_unknown_range_is_added_up(tmp_path: Path) -> None:
     typed = type_page("how-to/totals.md", tmp_path)
     assert "node-histogram: sum over 10,000 users" in typed.said
