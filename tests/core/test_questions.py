@@ -163,7 +163,7 @@ def test_columns_count_everyone_in_each_of_them() -> None:
 def test_quantiles_are_those_of_people_with_a_value_who_meet_the_conditions() -> None:
     question = quantiles(SCHEMA, "hours", where={"sex": among("Male")})
     assert question.locate_record({"sex": "Male", "hours": 20}) == 1
-    others = [{"sex": "Female", "hours": 20}, {"sex": "Male"}]
+    others: list[dict[str, FieldValue]] = [{"sex": "Female", "hours": 20}, {"sex": "Male"}]
     assert [question.locate_record(record) for record in others] == [question.size - 1] * 2
 
 
