@@ -156,7 +156,7 @@ def test_columns_count_everyone_in_each_of_them() -> None:
     question = columns(SCHEMA, "sex", "country")
     assert question.wording.others == ""
     assert question.locate_record({"sex": "Male", "country": "FR"}) == 4
-    with pytest.raises(ValueError, match="no value of 'country'"):
+    with pytest.raises(ValueError, match="no value for the field 'country'"):
         question.locate_record({"sex": "Male"})
 
 
