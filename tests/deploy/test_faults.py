@@ -89,7 +89,7 @@ def test_a_node_that_is_gone_ends_the_round_with_its_name(
     with system.down("node-3"):
         failed = driver.ask("finish")
     assert failed["error"] == "UnreachableError"
-    assert f"node-3 has been away for more than {RECOVERY_SECONDS}" in failed["reason"]
+    assert f"node-3 has been unreachable for more than {RECOVERY_SECONDS}" in failed["reason"]
     until(lambda: system.charges(round_id) == ["released"], "the charge is released")
 
 
@@ -102,7 +102,8 @@ def test_a_frozen_node_ends_the_round_with_its_name(system: FaultySystem, driver
         failed = driver.ask("finish")
     assert failed["error"] == "UnreachableError"
     assert (
-        f"node-2: node-3 did not take the batch within {HASTY_RELAY_SECONDS} s" in failed["reason"]
+        f"node-2: node-3 did not accept the batch within {HASTY_RELAY_SECONDS} s"
+        in failed["reason"]
     )
 
 
@@ -374,7 +375,7 @@ def test_a_later_node_whose_disk_stays_full_ends_the_round_with_its_name_and_fre
         failed = driver.ask("finish")
         assert failed["error"] == "UnreachableError"
         assert (
-            f"node-2: node-3 did not take the batch within {HASTY_RELAY_SECONDS} s"
+            f"node-2: node-3 did not accept the batch within {HASTY_RELAY_SECONDS} s"
             in failed["reason"]
         )
         assert "the disk of this node failed (No space left on device)" in failed["reason"]

@@ -74,7 +74,7 @@ async def test_all_charges_come_however_long_the_pages_are(page: int) -> None:
 @pytest.mark.parametrize("charges", [[5, 5], [6, 5], [5]])
 async def test_numbers_that_do_not_rise_end_the_reading(charges: list[int]) -> None:
     ledger = Stuck(charges, 1000)
-    with pytest.raises(MalformedDocumentError, match="'demo' do not end"):
+    with pytest.raises(MalformedDocumentError, match="'demo' never end"):
         await read(ledger)
     assert len(ledger.asked) <= 2
 
@@ -85,6 +85,6 @@ async def test_more_charges_than_anybody_has_end_the_reading(
     monkeypatch.setattr(module, "MOST_CHARGES", 10)
     assert list(chain(*await read(Ledger(list(range(1, 11)), 3)))) == list(range(1, 11))
     ledger = Ledger(list(range(1, 100)), 3)
-    with pytest.raises(MalformedDocumentError, match="'demo' do not end"):
+    with pytest.raises(MalformedDocumentError, match="'demo' never end"):
         await read(ledger)
     assert len(ledger.asked) == 4

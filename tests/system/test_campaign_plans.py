@@ -282,8 +282,8 @@ def test_the_mixing_of_a_question_is_that_of_its_plan_and_changes_no_price(mix: 
 
 WRONG = {
     "surprise": ('name = "weekly"', 'name = "weekly"\nsurprise = 1'),
-    "not a name for a campaign": ('name = "weekly"', 'name = "../weekly"'),
-    "not a name for a question": ('name = "hours"', 'name = "Hours a week"'),
+    "not a valid name for a campaign": ('name = "weekly"', 'name = "../weekly"'),
+    "not a valid name for a question": ('name = "hours"', 'name = "Hours a week"'),
     'cannot be named "budget"': ('name = "hours"', 'name = "budget"'),
     "missing required field `keys`": ('keys = "KEYS"', ""),
     "is not a deployment folder": ('keys = "KEYS"', 'keys = "nowhere"'),
@@ -294,7 +294,7 @@ WRONG = {
     "is before from": ("rounds = 3", "until = 2029-01-01"),
     "every_days must be from 1 to 366": ("every_days = 7", "every_days = 0"),
     "Expected `int`": ("every_days = 7", "every_days = 3.5"),
-    "at must be an hour": ('at = "09:00"', 'at = "24:00"'),
+    "at must be a time of day": ('at = "09:00"', 'at = "24:00"'),
     "such as \"09:00\"": ('at = "09:00"', 'at = "0٩:00"'),
     "zone 'Europe/Bärlin' is not known": ('"Europe/Berlin"', '"Europe/Bärlin"'),
     "zone '../../etc/passwd' is not known": ('"Europe/Berlin"', '"../../etc/passwd"'),
@@ -302,7 +302,7 @@ WRONG = {
     "Expected `date`": ("from = 2030-03-01", "from = 7"),
     "unknown mechanism 'guess'": ('"krr-histogram"', '"guess"'),
     "needs either epsilon": ("epsilon = 3.0", ""),
-    "or total_epsilon, of all of them": ("epsilon = 3.0", "epsilon = 3.0\ntotal_epsilon = 4.0"),
+    "or total_epsilon, for all rounds": ("epsilon = 3.0", "epsilon = 3.0\ntotal_epsilon = 4.0"),
     "epsilon must be above 0 and at most 100, not nan": ("epsilon = 3.0", "epsilon = nan"),
     "not -1.0": ("epsilon = 3.0", "epsilon = -1.0"),
     "epsilon_local must be above 0 and at most 30": ("epsilon = 3.0",

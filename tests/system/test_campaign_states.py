@@ -368,7 +368,7 @@ def test_a_question_without_a_size_is_refused(keys: Path, tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="needs max_value, or words in"):
         load_campaign(file)
     file = campaign_file(tmp_path, keys, question=WORDS)
-    with pytest.raises(ConfigError, match="gives 2 symbols a meaning, the mechanism has 4"):
+    with pytest.raises(ConfigError, match="gives 2 symbols a meaning, but the mechanism has 4"):
         load_campaign(file)
 
 
@@ -493,7 +493,7 @@ def test_zones_are_installed_where_the_tests_run() -> None:
 def test_a_step_that_cannot_be_written_down_is_not_taken(keys: Path, tmp_path: Path) -> None:
     campaign = load_campaign(campaign_file(tmp_path, keys))
     (campaign.folder / "state.json.part").mkdir(parents=True)  # in the way, also of root
-    with pytest.raises(OutputError, match="no round is opened before it is recorded there"):
+    with pytest.raises(OutputError, match="no round is opened unless it is recorded there"):
         CampaignStore(campaign.folder).save(begun(campaign))
     assert CampaignStore(campaign.folder).load() is None
 

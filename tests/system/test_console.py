@@ -93,9 +93,9 @@ def folders(tmp_path: Path, deployment: Deployment) -> Iterator[dict[str, str]]:
     [
         (["nowhere"], 2, "is not a folder; name a deployment's key folder"),
         (["{a-file}"], 2, "is not a folder; name a deployment's key folder"),
-        (["{empty}"], 2, "nor saved rounds; `shuffledp demo` leaves one"),
+        (["{empty}"], 2, "nor saved rounds; `shuffledp demo` saves a round"),
         (["x" * 300], 2, "File name too long"),
-        (["{round}"], 2, "is one saved round; name the folder that it is in"),
+        (["{round}"], 2, "is the folder of a single round; name the folder that contains it"),
         (["{public}"], 2, "has no operator/ or viewer/ with TLS files"),
         (["{looking}", "--operate"], 2, "has only a viewer's; leave it out"),
         (["{one-file}"], 2, "no roster.json and no root.pub"),
@@ -103,13 +103,17 @@ def folders(tmp_path: Path, deployment: Deployment) -> Iterator[dict[str, str]]:
         (["{empty}", "--operate"], 2, "--operate needs a deployment's key folder"),
         (["{keys}", "--port", "{taken}"], 2, "choose another --port"),
         (["{keys}", "--port", "70000"], 2, "65535"),
-        (["{keys}", "--host", "192.0.2.1"], 2, "say --plaintext"),
-        (["{keys}", "--host", "no.such.host.invalid", "--plaintext"], 2, "no such address"),
-        (["{keys}", "--tls-certificate", "{a-file}"], 2, "belong together"),
+        (["{keys}", "--host", "192.0.2.1"], 2, "or --plaintext"),
+        (
+            ["{keys}", "--host", "no.such.host.invalid", "--plaintext"],
+            2,
+            "is not an address of this machine",
+        ),
+        (["{keys}", "--tls-certificate", "{a-file}"], 2, "must be given together"),
         (
             ["{keys}", "--tls-certificate", "no.pem", "--tls-key", "no.pem"],
             2,
-            "there is no TLS file no.pem",
+            "the TLS file no.pem does not exist",
         ),
         (
             ["{keys}", "--tls-certificate", "{a-file}", "--tls-key", "{a-file}"],

@@ -98,7 +98,7 @@ def test_a_form_asks_for_the_most_frequent_texts(deployment: Deployment) -> None
         ),
         (
             {"words_field": "a | b", "words_values": "texts | texts"},
-            "an open list is the only axis",
+            "an open list must be its question",
         ),
         (
             {"words_field": "a | b", "words_unit": "h", "words_values": "texts | texts"},
@@ -118,8 +118,8 @@ def test_a_table_that_does_not_fit_is_named(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ({"words_unit": "h"}, "“Identifier of the question”: a question in words needs it"),
-        ({"words_id": "q", "words_text": "Q?"}, "“Field”: a question in words needs it"),
+        ({"words_unit": "h"}, "“Identifier of the question”: a question in words needs this field"),
+        ({"words_id": "q", "words_text": "Q?"}, "“Field”: a question in words needs this field"),
         ({"words_id": "No", "words_text": "Q?", "words_field": "f"}, "is not a valid identifier"),
         (
             {"words_id": "q", "words_text": "Q?", "words_field": "f", "words_values": "1 to 5"},

@@ -176,7 +176,7 @@ def test_a_column_that_is_not_there_or_not_whole_is_named(shuffledp: Shell, tmp_
         (b"age,height\n1,2\n", "a.csv", "has several columns; choose one of age, height"),
         (b"age\n", "a.csv", "has only 0 rows"),
         (b"age\n\xff\n", "a.csv", "not UTF-8 text"),
-        (b"age\n1\n", "a.csv.gz", "not gzipped"),
+        (b"age\n1\n", "a.csv.gz", "not gzip data"),
         (b"\x1f\x8b\x08\x00torn", "a.csv.gz", "torn"),
         (b"age\n" + b"1" * 200_000 + b"\n", "a.csv", "field larger than"),
     ],

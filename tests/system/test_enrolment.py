@@ -106,10 +106,10 @@ def test_many_are_enrolled_at_once_by_number_and_from_a_list(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["bob", "alice"], "there is a client 'alice' already"),
+        (["bob", "alice"], "a client named 'alice' already exists"),
         (["bob", "bob"], "'bob' is given twice"),
-        (["bob", "../evil"], "'../evil' is not a name"),
-        (["bob", "--count", "2", "--prefix", "../x"], "is not a name"),
+        (["bob", "../evil"], "'../evil' is not a valid name"),
+        (["bob", "--count", "2", "--prefix", "../x"], "is not a valid name"),
         (["bob", "--population", "elsewhere"], "name a population of the roster"),
         (["bob", "--settings", "nonsense.toml"], "surprise"),
         (["bob", "--csv", "no.csv"], "cannot read the list of names"),
@@ -118,7 +118,7 @@ def test_many_are_enrolled_at_once_by_number_and_from_a_list(
         (["bob", "--address", "node-9=host:1"], "names no party"),
         (["bob", "--broker", "host"], "is not HOST:PORT"),
         (["bob", "--gateway", "https://host:1/"], "is not HOST:PORT"),
-        ([], "name whom to enrol"),
+        ([], "name the clients to enrol"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nobody_is_enrolled(
@@ -234,9 +234,9 @@ def test_a_device_gets_a_later_roster_and_tls_pair_and_keeps_all_else(
     changed = {path.name for path, data in before.items() if path.read_bytes() != data}
     assert changed == {"roster.json", "tls.pem", "tls-key.pem", "roster-seen"}
     assert tomllib.loads((phone / "client.toml").read_text())["policy"]["min_colluding"] == 1
-    with pytest.raises(StaleRosterError, match="serial 1, and roster 2"):
+    with pytest.raises(StaleRosterError, match="serial 1, but roster 2"):
         renew(old, phone)
-    with pytest.raises(ConfigError, match="is not of the device in"):
+    with pytest.raises(ConfigError, match="is for another device than the one in"):
         renew(read_bundle(deployment.folder / "clients" / "carol.bundle"), phone)
     assert not list(phone.rglob("*.new"))
 
@@ -253,10 +253,10 @@ def test_a_list_of_withdrawals_only_grows(shuffledp: Shell, deployment: Deployme
     signed = Signed.from_bytes((deployment.folder / "withdrawals" / "demo.json").read_bytes())
     said = verify(signed, Withdrawals, "demo", key.public_key)
     assert (said.serial, len(said.credentials), "ab" * 32 in said.credentials) == (2, 3, True)
-    with pytest.raises(UsageError, match="no client 'nobody' here"):
+    with pytest.raises(UsageError, match="this deployment has no client 'nobody'"):
         enrolment.withdraw(deployment, ["nobody"])
     (deployment.folder / "withdrawals" / "demo.json").write_text("{}")
-    with pytest.raises(ConfigError, match="cannot be continued"):
+    with pytest.raises(ConfigError, match="cannot be extended"):
         enrolment.withdraw(deployment, ["bob"])
 
 

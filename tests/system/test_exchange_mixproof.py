@@ -98,7 +98,7 @@ async def test_a_second_spelling_of_an_element_frames_nobody(tmp_path: Path) -> 
 @pytest.mark.parametrize("culprits", ["0", "14", "1,1", "x", "", "1,", "-1", "1e3", "٣"])
 def test_other_numbers_of_culprits_than_a_round_can_have_start_nothing(culprits: str) -> None:
     with pytest.raises(
-        UsageError, match="--culprits takes different numbers from 1 to 13, such as 1,10"
+        UsageError, match="--culprits must be different numbers from 1 to 13, such as 1,10"
     ):
         run_exchange(mix=Mix.VERIFIED, users=15, culprits=culprits)
 
@@ -121,7 +121,7 @@ def test_what_is_of_verified_rounds_is_not_passed_over_in_plain_ones(
 def test_what_is_of_plain_rounds_is_not_passed_over_in_verified_ones(
     option: dict[str, Any],
 ) -> None:
-    with pytest.raises(UsageError, match="are for --mix plain"):
+    with pytest.raises(UsageError, match="need --mix plain"):
         run_exchange(mix=Mix.VERIFIED, **option)
 
 

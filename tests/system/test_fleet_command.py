@@ -88,7 +88,7 @@ async def test_a_fleet_takes_part_in_round_after_round_until_it_is_told_to_stop(
     system: LocalSystem,
 ) -> None:
     one = await fleet(system, "--users", str(USERS), *broker_of(system))
-    await within_a_minute(next_line(one, "fleet waits for a round"))
+    await within_a_minute(next_line(one, "simulated users wait for a round"))
     for _ in range(2):
         round_id = await open_small(system)
         line = await within_a_minute(next_line(one, "round verified"))
@@ -117,7 +117,7 @@ async def test_a_failed_round_is_the_exit_code_of_a_fleet_for_one_round(
 
 async def test_a_fleet_for_one_round_that_is_stopped_before_says_so(system: LocalSystem) -> None:
     one = await fleet(system, "--once", "--users", "5")
-    await within_a_minute(next_line(one, "fleet waits for a round"))
+    await within_a_minute(next_line(one, "simulated users wait for a round"))
     one.send_signal(signal.SIGTERM)
     _, errors = await within_a_minute(one.communicate())
     assert one.returncode == 1

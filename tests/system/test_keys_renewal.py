@@ -167,7 +167,7 @@ def test_a_party_whose_folder_was_carried_away_gets_a_new_one(deployment: Deploy
         (
             "root/identity.pem",
             True,
-            "the root key .*/keys/root/identity.pem is not here; run this where it is",
+            "must be signed by the root key, and .*/keys/root/identity.pem does not exist",
         ),
         ("roster.json", False, "is not a deployment folder: it has no roster.json"),
         ("root.pub", False, "is not a deployment folder: it has no root.pub"),
@@ -220,7 +220,7 @@ def test_a_new_authority_is_for_everybody(deployment: Deployment) -> None:
 def test_two_renewals_do_not_meet(deployment: Deployment) -> None:
     holder = os.open(deployment.folder.parent, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)
-    with pytest.raises(ConfigError, match="another renewal is at work"):
+    with pytest.raises(ConfigError, match="another renewal is running"):
         renew(deployment.folder)
     os.close(holder)
     renew(deployment.folder)

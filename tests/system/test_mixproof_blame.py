@@ -99,6 +99,6 @@ async def test_a_round_that_would_be_too_small_without_the_named_user_fails_and_
     signed = await within_a_minute(small.finish())
     with pytest.raises(
         TooFewReportsError,
-        match=f"{HONEST - 1} of at least {HONEST} users are left after exclusions",
+        match=f"{HONEST - 1} users are left after exclusions, fewer than the minimum, {HONEST}",
     ):
         read_result(system.deployment, signed)

@@ -100,7 +100,7 @@ async def test_what_was_published_cannot_be_changed_unnoticed(
         bad = tmp_path / f"bad-{name}"
         shutil.copytree(good, bad)
         (bad / name).write_bytes(bytes(data))
-        with pytest.raises(DocumentError, match="is not what the result names"):
+        with pytest.raises(DocumentError, match="does not have the digest that the result states"):
             verify(bad)
         with (bad / name).open("r+b") as file:
             file.truncate(
@@ -167,7 +167,7 @@ async def test_an_analyst_cannot_publish_a_verified_round_without_its_history(
     refused("the result counts", messages=true.messages - 1)
     refused("the result counts", accepted=USERS + 1)
     (place / BOARD).write_bytes(b"another board")
-    refused("is not what the result names", plan_certificate=None)
+    refused("does not have the digest that the result states", plan_certificate=None)
 
 
 async def test_bytes_that_were_damaged_on_their_way_name_nobody(
@@ -198,12 +198,12 @@ async def test_bytes_that_were_damaged_on_their_way_name_nobody(
     first, *others = history.claims
     for index in (0, 7, 8, 71):  # expiry in 8 bytes, then the enrolment's signature in 64
         damaged = bytes([*first[:index], first[index] ^ 1, *first[index + 1 :]])
-        assert "has not signed its part for this question" in refused(
+        assert "did not sign its part of this answer" in refused(
             UnansweredError, claims=(damaged, *others)
         )
     too_many = f"analyst signed a history of {2 * USERS} claims"
     assert too_many in refused(FalseResultError, claims=history.claims * 2)
-    assert "claims that are not all of" in refused(FalseResultError, claims=(first[:-1], *others))
+    assert "claims, but not all have" in refused(FalseResultError, claims=(first[:-1], *others))
     tiny = refused(FalseResultError, claims=(b"ab",) * 20_000)
     assert re.search("analyst signed a history that cannot be read: .* values in", tiny)
 

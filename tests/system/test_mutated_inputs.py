@@ -478,7 +478,7 @@ def test_every_input_is_read_as_it_is(bodies: dict[str, Target], files: dict[str
     for name, target in (bodies | files).items():
         if name != "evidence":
             target.read(target.genuine)
-    with pytest.raises(EvidenceError, match="nothing shows that this user was cheated"):
+    with pytest.raises(EvidenceError, match="nothing proves that this user was cheated"):
         files["evidence"].read(files["evidence"].genuine)
 
 

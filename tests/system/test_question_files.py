@@ -56,7 +56,7 @@ def test_without_words_the_entry_and_the_remedy_are_named(tmp_path: Path) -> Non
         ('kind = "ranges", edges = ["2", "1", "3"]', "edges must be in ascending order"),
         ('kind = "ranges", edges = ["1", "2.50", "3"]', "'2.50' is not a decimal such as 12.5"),
         ('kind = "other"', "Invalid value 'other'"),
-        ('kind = "names", names = ["a"]', "names must be 2 or more"),
+        ('kind = "names", names = ["a"]', "names must be at least 2"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_reason(tmp_path: Path, symbols: str, words: str) -> None:

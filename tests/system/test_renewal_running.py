@@ -108,7 +108,7 @@ async def test_a_node_whose_certificate_has_ended_is_named_with_what_to_do_and_w
     try:
         async with control_of(system.deployment) as control:
             with pytest.raises(
-                ExpiredTLSCertificateError, match=r"node-2 .* has ended; .*shuffledp keys renew"
+                ExpiredTLSCertificateError, match=r"node-2 .* has expired; .*shuffledp keys renew"
             ):
                 await within_a_minute(open_round(control, small_plan(system)))
     finally:

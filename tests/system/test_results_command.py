@@ -162,7 +162,7 @@ def test_a_round_that_failed_or_is_not_known_is_named_with_its_reason(
     assert f"round {rounds['failed']} failed" in errors
     code, _, errors = shuffledp("results", "show", keys, "00" * 16)
     assert code == 1
-    assert "there is no result of round" in errors
+    assert "has no result here" in errors
     code, _, errors = shuffledp("results", "show", keys, "nonsense")
     assert code == 1
     assert "'nonsense' is not a round identifier" in errors

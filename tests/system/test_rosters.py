@@ -110,7 +110,7 @@ async def test_no_process_goes_back_to_a_roster_older_than_one_it_has_lived_by(
     renew(deployment.folder, new_roster=True)
     loaded(deployment, deployment.folder.parent / STATES[process])
     deployment.roster_file.write_bytes(first)
-    with pytest.raises(StaleRosterError, match="has serial 1, and roster 2 was in use here before"):
+    with pytest.raises(StaleRosterError, match="has serial 1, but roster 2 was in use here before"):
         process(deployment)
 
 
@@ -124,7 +124,7 @@ def test_the_first_start_and_the_next_roster_are_remembered(
     renew(deployment.folder, new_authority=True)
     assert loaded(deployment, state).serial == 2
     shutil.copy(first, deployment.roster_file)
-    with pytest.raises(StaleRosterError, match="serial 1, and roster 2"):
+    with pytest.raises(StaleRosterError, match="serial 1, but roster 2"):
         loaded(deployment, state)
     assert loaded(deployment).serial == 1  # who has no memory cannot know
     assert [file.name for file in state.iterdir()] == ["roster-seen"]

@@ -355,7 +355,7 @@ def instead(file: Path) -> Path:
 
 
 WRONG: dict[str, tuple[Callable[[Path], object], str, int]] = {
-    "no result": (lambda f: (f / "result.json").unlink(), "holds no result.json", 2),
+    "no result": (lambda f: (f / "result.json").unlink(), "has no result.json", 2),
     "no roster": (lambda f: (f / "roster.json").unlink(), "there is no roster", 2),
     "no root key": (lambda f: (f / "root.pub").unlink(), "there is no root key", 2),
     "no manifest": (lambda f: (f / "manifest.json").unlink(), "there is no document", 2),
@@ -394,7 +394,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str, int]] = {
     ),
     "certificate of another round": (
         lambda f: shutil.copy(other(f) / "certificate.json", f / "certificate.json"),
-        "is not the certificate in result.json",
+        "differs from the certificate inside result.json",
         1,
     ),
     "report.json of another round": (
@@ -403,10 +403,10 @@ WRONG: dict[str, tuple[Callable[[Path], object], str, int]] = {
         1,
     ),
     "report.json is no JSON": (lambda f: (f / "report.json").write_text("{"),
-    "is not a round's report", 1),
+    "is not a valid report of a round", 1),
     "report.json with NaN": (
         lambda f: rewritten(f / "report.json", lambda c: c.update(capped=math.nan)),
-        "is not a round's report",
+        "is not a valid report of a round",
         1,
     ),
     "too few truths": (

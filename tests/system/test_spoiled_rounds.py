@@ -155,7 +155,7 @@ async def test_one_credential_spoils_its_own_report_and_nothing_else(
     ("envelope", "words"),
     [
         (garbage_inside, "the answer of split-mix needs every one: nothing is forwarded"),
-        (one_tag_for_all, "messages do not count, and split-mix needs every one"),
+        (one_tag_for_all, "messages are lost or invalid, but split-mix needs all of them"),
     ],
 )
 async def test_a_sum_of_pieces_has_no_answer_once_a_message_is_spoiled(

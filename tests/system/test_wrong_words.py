@@ -59,7 +59,7 @@ Run = Callable[..., tuple[int, str]]
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["alice"], "there is a client 'alice' already"),
+        (["alice"], "a client named 'alice' already exists"),
         (["z", "--gateway", "host"], "--gateway 'host' is not HOST:PORT"),
         (["z", "--gateway", "a b:7443"], "--gateway 'a b:7443' is not HOST:PORT"),
         (["z", "--gateway", 'h"\nepsilon = 9\n:7443'], "is not HOST:PORT"),
@@ -88,12 +88,12 @@ BUNDLES: dict[str, tuple[Callable[[bytes], bytes] | None, str, str]] = {
     "nested without end": (lambda _: b"[" * 10**6, "phone", "is not a device's bundle"),
     "touched": (lambda data: data.replace(b"5", b"6", 1), "phone", "valid signature of 'root'"),
     "without end": (None, "phone", "has more than 4,194,304 bytes"),
-    "into a file": (lambda data: data, "the.bundle", "(Not a directory); choose a new one"),
-    "below a file": (lambda data: data, "the.bundle/phone", "nothing of it is left"),
+    "into a file": (lambda data: data, "the.bundle", "(Not a directory); name another folder"),
+    "below a file": (lambda data: data, "the.bundle/phone", "everything written there was removed"),
     "a name that is too long": (
         lambda data: data,
         "x" * 300,
-        "(File name too long); choose a new one",
+        "(File name too long); name another folder",
     ),
 }
 
@@ -160,7 +160,7 @@ GATEWAYS = {
     "unknown field `surprise`": ("boards = 16", "boards = 16\nsurprise = 1"),
     "boards must be from 1": ("boards = 16", "boards = 0"),
     "cannot read the TLS key": ('gateway"\nroster', 'none"\nroster'),
-    "has no such party": ("boards = 16", 'boards = 16\n[addresses]\nnode-9 = "h:1"'),
+    "has no party of that name": ("boards = 16", 'boards = 16\n[addresses]\nnode-9 = "h:1"'),
     "has more than": ("roster.json", "../endless"),
 }
 

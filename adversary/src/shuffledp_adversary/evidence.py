@@ -41,7 +41,9 @@ def clopper_pearson(
         ValueError: counts or confidence out of range.
     """
     if not 0 <= successes <= trials or trials < 1:
-        raise ValueError(f"{successes} successes of {trials} trials make no interval")
+        raise ValueError(
+            f"no interval can be computed from {successes} successes in {trials} trials"
+        )
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be above 0 and below 1, not {confidence}")
     side = (1 - confidence) / 2
@@ -98,7 +100,8 @@ def epsilon_bound(
     """
     if first.shape != second.shape or first.ndim != 1 or len(first) < 2:
         raise ValueError(
-            f"two equally many trials are needed, at least 2, not {first.shape} and {second.shape}"
+            f"both samples must have the same number of trials, at least 2, not {first.shape} "
+            f"and {second.shape}"
         )
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be from 0 to below 1, not {delta}")
@@ -228,4 +231,4 @@ def _lower_logit(successes: NDArray[np.int64], trials: int, side: float) -> NDAr
         if np.all(np.abs(tail - goal) <= slack / 2):
             return logit
         logit -= (tail - goal) / slope
-    raise ArithmeticError("the ends of a confidence interval did not settle")
+    raise ArithmeticError("the search for the ends of a confidence interval did not converge")

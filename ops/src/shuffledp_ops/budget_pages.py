@@ -51,7 +51,8 @@ async def budget_pages(
         read += len(page.entries)
         if read > MOST_CHARGES or any(number <= before for before, number in pairwise(numbers)):
             raise MalformedDocumentError(
-                f"the accountant's pages of {population!r} do not end; ask its operator"
+                f"the accountant's pages of charges of {population!r} never end or are not in "
+                "order; ask its operator"
             )
         yield page
         if not page.entries:

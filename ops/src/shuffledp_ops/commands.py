@@ -246,7 +246,7 @@ def console(
         from shuffledp_core.errors import NotInstalledError
 
         raise NotInstalledError(
-            "the console's web server is missing: pip install 'shuffledp-ops[console]'"
+            "the console's packages are not installed: pip install 'shuffledp-ops[console]'"
         ) from error
 
     listening = Listening(host, port, tuple(allow_host or ()), tls_certificate, tls_key, plaintext)

@@ -116,16 +116,16 @@ class WitnessState:
             note = parse_note(data)
             if is_signed_by_namesake(note, log):
                 raise ConfigError(
-                    f"{file} is signed by another key than the roster now gives {log.name}: the "
-                    "accountant has a new identity key, and this witness cannot tell whether the "
-                    "log only grew; give this witness a new key and an empty state folder, and "
-                    "name that key in the roster"
+                    f"{file} is signed by another key than the one that the roster now has for "
+                    f"{log.name}: the accountant has a new identity key, so this witness cannot "
+                    "tell whether the log only grew; give this witness a new key and an empty "
+                    "state folder, and put that key into the roster"
                 )
             return parse_checkpoint(check_note(note, log))
         except DocumentError as error:
             raise ConfigError(
-                f"{file} is damaged ({error}); a witness without it could sign another history: "
-                "give this witness a new key, and name that in the roster"
+                f"{file} is damaged ({error}); without it this witness could sign a second "
+                "history: give the witness a new key, and put that key into the roster"
             ) from error
 
     def _file(self, log: NoteKey) -> Path:

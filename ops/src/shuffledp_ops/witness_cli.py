@@ -34,8 +34,8 @@ def witness_command(
     state: Annotated[
         Path, typer.Option(help="Folder for the newest checkpoint; never restore it from a backup.")
     ],
-    listen: Annotated[str, typer.Option(help="HOST:PORT to answer on.")] = "127.0.0.1:7450",
-    log_level: Annotated[str, typer.Option(help="Least level of log lines.")] = "info",
+    listen: Annotated[str, typer.Option(help="HOST:PORT to listen on.")] = "127.0.0.1:7450",
+    log_level: Annotated[str, typer.Option(help="Lowest level of log lines to write.")] = "info",
 ) -> None:
     """Run a witness, which signs checkpoints of a deployment's public log that only grow."""
     from shuffledp_ops.witness import WitnessServer, WitnessState, serve

@@ -49,7 +49,7 @@ ABSENT_SHARE: Final = 0.05
 """Share of users that may stay away before the round is given up."""
 
 OPEN_SECONDS: Final = 7200.0
-"""Open time of the round: it closes when everybody has submitted; this is only the latest moment.
+"""Open time of the round: it closes when everyone has submitted; this is only the latest moment.
 """
 
 WITNESSES: Final = 2
@@ -86,7 +86,7 @@ class DemoOptions:
     def __post_init__(self) -> None:
         check_suite(self.suite, self.mix)
         if self.corrupt and self.mix == Mix.VERIFIED:
-            raise UsageError("corrupt nodes log only plain rounds: use --corrupt with --mix plain")
+            raise UsageError("corrupt nodes log only plain rounds: use --mix plain with --corrupt")
         if not 0 < self.epsilon < math.inf:
             raise UsageError(f"--epsilon must be above 0 and finite, not {self.epsilon}")
         if not 0 < self.delta < 1:
@@ -178,7 +178,8 @@ def _save(played: FinishedRound, out: Path) -> None:
     point_latest(out / played.report.round_id)
     if played.lost is not None:
         raise OutputError(
-            f"what the corrupt nodes wrote could not be kept, so nothing is traced: {played.lost}"
+            "nothing can be traced, because the corrupt nodes' logs could not be saved: "
+            f"{played.lost}"
         )
 
 
@@ -213,7 +214,7 @@ def _tracer() -> Callable[[Path], TraceOutcome]:
         tracer: Callable[[Path], TraceOutcome] = entry_point.load()
         return tracer
     raise UsageError(
-        "no attack on what corrupt nodes write down is installed here: pip install "
+        "the attack that evaluates corrupt nodes' logs is not installed: pip install "
         "'shuffledp[adversary]'"
     )
 

@@ -88,7 +88,7 @@ def run_average(
     check_trials(trials, confidence)
     if users < 2:
         raise UsageError(
-            f"users must be at least 2, or the small round shuffles nothing, not {users}"
+            f"users must be at least 2, or the small round has nothing to shuffle, not {users}"
         )
     if days < 10:
         raise UsageError(f"days must be at least 10, not {days}")

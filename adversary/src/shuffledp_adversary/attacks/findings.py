@@ -43,15 +43,15 @@ class Finding:
             was guessed".
         claim: the claim that the measurement is compared with.
         measured: the point estimate.
-        low: of the confidence interval; equal to `measured` for what is counted or computed, not
-            sampled.
-        high: its other end; infinite where only a lower bound can be had.
+        low: lower end of the confidence interval; equal to `measured` if the quantity was counted
+            or computed, not sampled.
+        high: upper end of the interval; infinite if there is only a lower bound.
         trials: independent repetitions behind the numbers; for ε, on each of two neighbouring
             datasets. 0 where nothing was sampled.
         defended: whether the system's defence was in place. A broken claim of a defended scenario
             is our failure.
-        confidence: of this interval alone; several findings together err with the sum of what each
-            leaves open.
+        confidence: confidence level of this interval only; the error probabilities of several
+            findings add up.
         note: further facts for a reader: who noticed, by which error.
     """
 

@@ -101,6 +101,7 @@ def _check_attack(name: str, candidate: object) -> Attack:
 
     if not isinstance(candidate, Attack) or candidate.name != name:
         raise TypeError(
-            f"what is named as attack {name!r} must be an Attack of that name, not {candidate!r}"
+            f"the entry point of attack {name!r} must name an Attack of that name, not "
+            f"{candidate!r}"
         )
     return candidate

@@ -1,6 +1,6 @@
 """Length: sending only the ones, seen on the wire (Athanasiou et al. 2025, section 8).
 
-What the adversary knows: who talks to node 1, and how many bytes each submission has. Anybody on
+What the adversary knows: who talks to node 1, and how many bytes each submission has. Anyone on
 the network between users and node 1 sees that: no node is corrupt, no key is known, nothing is
 opened.
 
@@ -12,7 +12,7 @@ zeros; the shuffled sum is the same and the traffic is half. But then the number
 the randomised answer, and it is sent with the sender's address before any shuffling: only the
 user's local guarantee remains.
 
-What stops it: m = k + 2c messages from everybody, ones and zeros, whatever the value. The length is
+What stops it: m = k + 2c messages from everyone, ones and zeros, whatever the value. The length is
 then a public parameter of the round (docs/protocol.md, "Onions"), and a node refuses an envelope of
 any other.
 """

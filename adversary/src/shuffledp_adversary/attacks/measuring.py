@@ -35,7 +35,9 @@ def calibrate_spec(kind: type[SpecT], target: Target) -> SpecT:
     """The accountant's mechanism of this kind for the target. Raises as `calibrate`."""
     spec = calibrate(kind.kind, target)
     if not isinstance(spec, kind):
-        raise TypeError(f"calibrating {kind.kind} gave {type(spec).__name__}")
+        raise TypeError(
+            f"calibrating {kind.kind} returned a {type(spec).__name__}, not a {kind.__name__}"
+        )
     return spec
 
 

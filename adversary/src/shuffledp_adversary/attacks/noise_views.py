@@ -1,4 +1,4 @@
-"""Views of an adversary who controls everybody but one user and one mix node.
+"""Views of an adversary who controls everyone but one user and one mix node.
 
 The noise of a round whose nodes add dummies is then one node's. These rounds run the client's
 encoder and the shuffler's own functions for that node: `make_dummies`, and `mixing.mix` on files.

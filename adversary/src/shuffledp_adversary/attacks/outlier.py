@@ -1,11 +1,11 @@
 """Outlier: shuffling numbers instead of bits (Athanasiou et al. 2025, section 4.1).
 
-What the adversary knows: what leaves the last node, as everybody does; and that all users but one
+What the adversary knows: what leaves the last node, as everyone does; and that all users but one
 hold small values.
 
 What it does: every user adds discrete Laplace noise to its value and sends the noisy *number*
 through the shuffle. The adversary takes the largest number of the shuffled multiset. If it is far
-from 0, somebody holds a large value, and the number itself says which, up to one user's noise. (The
+from 0, someone holds a large value, and the number itself says which, up to one user's noise. (The
 likelihood ratio of the whole multiset would tell a little more; the largest number is enough.)
 
 Why it works: the shuffle hides who sent a message, not what the message says. A message that only
@@ -84,7 +84,7 @@ def run_outlier(
     check_trials(trials, confidence)
     if users < 2:
         raise UsageError(
-            f"users must be at least 2, so that the far user differs from others, not {users}"
+            f"users must be at least 2, so that the outlier differs from others, not {users}"
         )
     if max_value < 2:
         raise UsageError(

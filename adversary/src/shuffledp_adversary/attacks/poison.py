@@ -137,8 +137,8 @@ def run_poison(
     """
     if not 1 <= liars <= MOST or not 10 <= users <= MOST or not 0 < confidence < 1:
         raise UsageError(
-            f"liars must be from 1 to {MOST}, users from 10 to {MOST} and confidence between 0 and "
-            f"1, not {liars}, {users} and {confidence}"
+            f"liars must be from 1 to {MOST}, users from 10 to {MOST}, and confidence between 0 "
+            f"and 1; got {liars}, {users} and {confidence}"
         )
     began = time.perf_counter()
     with (
@@ -214,7 +214,10 @@ async def _play(
     ]
     bound = largest_shift(spec, liars)
     if bound is None:
-        raise OutputError(f"{kind} states no bound on what liars move")
+        raise OutputError(
+            f"{kind} states no bound on how far liars can shift its answer, so it cannot be "
+            "measured"
+        )
     worth = float(liars if is_histogram else liars * LARGEST)
     return PoisonedRound(
         mechanism=kind,

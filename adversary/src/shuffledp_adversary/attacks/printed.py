@@ -4,7 +4,7 @@
 of the definition of differential privacy, who asks of one user which of two values it holds. No
 node is corrupt, no user colludes.
 
-*What it does.* It runs the mechanism many times on both datasets, as anybody can: the mechanism is
+*What it does.* It runs the mechanism many times on both datasets, as anyone can: the mechanism is
 public. On half of the runs it picks the event that tells the datasets apart best, on the other half
 it counts how often that happens. If P(event) > e^ε P'(event) + δ, the printed (ε, δ) is false,
 whatever its proof says; the exact intervals of Clopper and Pearson say how sure that is.
@@ -14,7 +14,7 @@ S13). Of Athanasiou et al. 2025:
 * Lemma C.1 takes the mean b q of a negative binomial for b (1-q)/q, so that the padding is far too
   small: a large value is clamped to k + c while the sum of the others hardly varies.
 * Theorem 5.1 passes from noise to clamped noise as if a bounded range cost nothing beyond δ. It
-  does, even with a padding that satisfies its condition, P(somebody is clamped) <= δ: no report
+  does, even with a padding that satisfies its condition, P(someone is clamped) <= δ: no report
   exceeds k + c, so that a sum beyond it takes the noise of two users where the changed user holds
   0, and of one where it holds k.
 * Theorem 4.1 evaluates its maximum over distances at d = 1, which for δ > 0 is the best case.
@@ -384,7 +384,9 @@ def _computed_finding(
 def _printed_claim(source: str, epsilon: float | None) -> ClaimedLimit:
     """Claim of a theorem as printed. Raises `ValueError` outside its conditions."""
     if epsilon is None:
-        raise ValueError(f"these parameters are outside the conditions of {source}")
+        raise ValueError(
+            f"these parameters do not meet the conditions of {source}, so it claims nothing"
+        )
     return ClaimedLimit(source, epsilon)
 
 

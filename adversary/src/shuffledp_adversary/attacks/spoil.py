@@ -11,7 +11,7 @@ traces all messages of a user adds them up: what is left is the user's own share
 is nearly always 0.
 
 **What stops it.** A message that is lost, repeated or marked is counted and signed for, or its tag
-stands on the board twice: then there is no answer, rather than a wrong one. One that is exchanged
+occurs twice on the board: then there is no answer, rather than a wrong one. One that is exchanged
 with all counts right is missed by its sender, who holds a receipt. While one node is honest, no
 message is traced. What users who lie can do is the subject of `poison`.
 
@@ -122,7 +122,7 @@ def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDEN
     """
     if not 20 <= users <= 10_000 or not 0 < confidence < 1:
         raise UsageError(
-            f"users must be from 20 to 10000, confidence between 0 and 1, not {users} and "
+            f"users must be from 20 to 10000, and confidence between 0 and 1; got {users} and "
             f"{confidence}"
         )
     began = time.perf_counter()
@@ -206,7 +206,7 @@ def _capture_round(users: int, stages: Stages) -> CapturedRound:
         played = play_round(demo, column, stages, folder)
         if played.evidence is None:
             raise OutputError(
-                "what the corrupt nodes wrote could not be kept, so nothing is traced: "
+                "nothing can be traced, because the corrupt nodes' logs could not be saved: "
                 f"{played.lost}"
             )
         return load_captured(played.evidence)

@@ -1,6 +1,6 @@
 """Trace: join the logs of corrupt mix nodes, rebuild what each user sent, and guess its value.
 
-What the adversary knows: the published board and manifest, as everybody does, and all that the
+What the adversary knows: the published board and manifest, as everyone does, and all that the
 corrupt nodes saw: at node 1 who sent which envelope, at every corrupt node its permutation, and
 (truncated digests of) each record that came in and went out. It also knows how many people hold
 each value, which makes its guesses as good as they can be.
@@ -99,7 +99,7 @@ class TraceOptions:
             )
         if self.folder is None and not self.demo.corrupt:
             raise UsageError(
-                "--corrupt must name a node at least; without a log there is nothing to join"
+                "--corrupt must name at least one node: without a log there is nothing to join"
             )
 
 
@@ -157,7 +157,7 @@ def _capture(options: TraceOptions, stages: Stages) -> CapturedRound:
         played = play_round(demo, column, stages, folder)
         if played.evidence is None:
             raise OutputError(
-                "what the corrupt nodes wrote could not be kept, so nothing is traced: "
+                "nothing can be traced, because the corrupt nodes' logs could not be saved: "
                 f"{played.lost}"
             )
         return load_captured(played.evidence)

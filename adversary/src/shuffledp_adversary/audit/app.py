@@ -190,7 +190,9 @@ def _run_audit(question: Plan, look: Look, distance: int | None = None) -> None:
     if look.quick and look.trials is not None:
         raise UsageError("--quick chooses the trials itself; leave out --trials")
     if look.through_mixnet and look.one_by_one:
-        raise UsageError("through the mixnet real clients draw anyway; leave out --one-by-one")
+        raise UsageError(
+            "leave out --one-by-one: through the mixnet each real client draws for itself anyway"
+        )
     default = (
         MIXNET_TRIALS if look.through_mixnet else TRIALS // SLOWER if look.one_by_one else TRIALS
     )

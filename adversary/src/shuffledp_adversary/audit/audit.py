@@ -226,7 +226,7 @@ def audit(
 def spec_of(question: Plan) -> Mechanism:
     """The mechanism, if clients have a sampler for it; `UsageError` otherwise."""
     if not isinstance(question.spec, Spec):
-        raise UsageError(f"{question.kind} has no sampler to audit")
+        raise UsageError(f"clients have no sampler of {question.kind}, so it cannot be audited")
     return question.spec
 
 
@@ -248,6 +248,6 @@ def neighbours_of(question: Plan, effort: Effort, users: int) -> Neighbours:
         )
     if pair.distance > most and spec.metric:
         raise UsageError(
-            f"the question covers changes up to {most}, not {pair.distance}; raise max-distance"
+            f"the claim covers changes up to {most}, not {pair.distance}; raise max-distance"
         )
     return pair

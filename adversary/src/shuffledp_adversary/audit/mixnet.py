@@ -37,7 +37,7 @@ from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.sealing import Progress, warm
 
 OPEN_SECONDS: Final = 600.0
-"""A round closes when everybody has submitted; this is only the latest moment."""
+"""A round closes when everyone has submitted; this is only the latest moment."""
 
 
 def audit_through_mixnet(
@@ -57,7 +57,8 @@ def audit_through_mixnet(
     guarantee, users = guarantee_of(question), question.setting.users
     if effort.local or question.delta == 0 or not guarantee.certified:
         raise UsageError(
-            "through the mixnet a round needs an epsilon and a delta above 0, and has no local view"
+            "an audit through the mixnet needs an epsilon and a delta above 0, and cannot "
+            "measure a local view"
         )
     pair = neighbours_of(question, effort, users)
     reports = asyncio.run(

@@ -55,7 +55,7 @@ def worst_looking(spec: Mechanism, users: int, value: int, changed: int) -> Neig
             )
     if value == changed:
         raise UsageError(
-            f"the two values must differ: {value} and {changed} make one dataset, not two "
+            f"the two values must differ: {value} and {changed} give the same dataset, not two "
             "neighbours"
         )
     if users < 1:

@@ -56,7 +56,7 @@ def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:
     law = analysis_of(spec).log_likelihood(answers)
     if law is None:
         raise UsageError(
-            f"no law of the answers of {type(spec).__name__} is known: nothing can be guessed "
-            "from them"
+            f"the distribution of the answers of {type(spec).__name__} is not known, so no value "
+            "can be guessed from them"
         )
     return law

@@ -305,11 +305,11 @@ def load_captured(folder: Path, logs: Path | None = None) -> CapturedRound:
         ConfigError: a file is missing. DocumentError: step 1 or 2. CorruptLogError: step 3.
     """
     if not folder.is_dir():
-        raise ConfigError(f"there is no folder {folder}; a round is in out/<round>")
+        raise ConfigError(f"there is no folder {folder}; a round's folder is out/<round>")
     if (folder / "manifest.json").exists() and not (folder / BOARD).exists():
         raise ConfigError(
-            f"{folder} is a round without corrupt nodes, so there are no logs to trace by; "
-            "play one with `shuffledp demo --corrupt 1,2,3`"
+            f"round {folder} had no corrupt nodes, so there are no logs to trace with; simulate "
+            "one with `shuffledp demo --corrupt 1,2,3`"
         )
     roster = read_roster(
         folder / "roster.json", read_file(folder / "root.pub", "root key").decode().strip()
@@ -322,13 +322,14 @@ def load_captured(folder: Path, logs: Path | None = None) -> CapturedRound:
     )
     if result.round_id != manifest.round_id or result.final_certificate is None:
         raise MalformedDocumentError(
-            f"{folder}: result.json is not of the manifest's round, or has no certificate"
+            f"{folder}: result.json is not the result of the manifest's round, or has no "
+            "certificate"
         )
     final = verify_from(roster.accountant, result.final_certificate, Certificate)
     packed = read_file(folder / BOARD, "board", manifest.most_board_bytes)  # 2
     if digest(packed) != result.board_digest:
         raise MalformedDocumentError(
-            f"{folder / BOARD} is not the board whose digest the analyst signed"
+            f"{folder / BOARD} does not have the digest that the analyst signed"
         )
     board = np.frombuffer(packed, dtype=np.uint8).reshape(-1, manifest.geometry.plain_bytes)
     node_logs = read_logs(logs or folder / LOGS, manifest.deployment, manifest.round_id)  # 3
@@ -356,7 +357,8 @@ def _check_logs(logs: dict[int, CorruptLog], manifest: Manifest, result: Result)
     for position, log in logs.items():
         if not 1 <= position <= len(route) or route[position - 1] != log.header.node:
             raise CorruptLogError(
-                f"{log.header.node} does not stand at position {position} of the round's route"
+                f"the log of {log.header.node} claims position {position} of the round's route, "
+                "which another node holds"
             )
         added = (len(route) - position) * log.header.dummies  # by the nodes behind
         missing = log.header.records + added - result.messages  # dropped on the way to the board
@@ -367,12 +369,13 @@ def _check_logs(logs: dict[int, CorruptLog], manifest: Manifest, result: Result)
         ):
             raise CorruptLogError(
                 f"the log of {log.header.node} counts {log.header.records} records of "
-                f"{log.header.users} users, the result {result.messages} of {result.accepted}; it "
-                "is of another run"
+                f"{log.header.users} users, but the result counts {result.messages} messages of "
+                f"{result.accepted}; the log is of another run"
             )
         if position == len(route) and log.header.batch != result.board_digest:
             raise CorruptLogError(
-                f"the batch in the log of {log.header.node} is not the published board"
+                f"the batch in the log of {log.header.node} is not the published board; the log "
+                "is of another run"
             )
 
 
@@ -384,7 +387,7 @@ def _truth(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
             return archive["credentials"], archive["values"]
     except (OSError, EOFError, ValueError, TypeError, KeyError, zipfile.BadZipFile) as error:
         raise CorruptLogError(
-            f"{path} is torn: {error}; remove it to trace without measuring success"
+            f"{path} is damaged: {error}; remove it to trace without measuring success"
         ) from error
 
 
@@ -396,6 +399,6 @@ def _in_spool_order(
     places = find_rows(logs[1].credentials, truth[0])
     if (places < 0).any():
         raise CorruptLogError(
-            f"{int((places < 0).sum())} senders of node 1's log are not in {TRUTH}"
+            f"{int((places < 0).sum())} senders in node 1's log are missing from {TRUTH}"
         )
     return truth[1][places]

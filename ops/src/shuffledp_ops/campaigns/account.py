@@ -111,6 +111,6 @@ def _cost(entry: accountant_pb2.LedgerEntry) -> Cost:
 
 def _not_understood(error: Exception) -> MalformedDocumentError:
     return MalformedDocumentError(
-        f"the accountant's charges cannot be composed here ({error}); install the same version at "
-        "all parties"
+        f"the accountant's charges cannot be composed with this version ({error}); install the "
+        "same version at all parties"
     )

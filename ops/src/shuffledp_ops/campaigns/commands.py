@@ -139,7 +139,7 @@ def write_plan(campaign: Campaign, outlook: Outlook, plan: dict[str, Any]) -> No
             write_atomic(campaign.folder / BUDGET, draw_budget(outlook))
     except OSError as error:
         raise OutputError(
-            f"cannot write the plan into {campaign.folder}: {error.strerror}; make room there"
+            f"cannot write the plan into {campaign.folder}: {error.strerror}; free space there"
         ) from error
 
 

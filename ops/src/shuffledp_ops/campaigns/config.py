@@ -68,8 +68,8 @@ def zone_named(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:  # OSError: a folder of zones, such as "Europe"
         raise ValueError(
-            f'zone {name[:80]!r} is not known here; take a name such as "Europe/Berlin" or "UTC", '
-            f"or install tzdata"
+            f"time zone {name[:80]!r} is not known on this machine; use a name such as "
+            '"Europe/Berlin" or "UTC", or install tzdata'
         ) from error
 
 
@@ -89,14 +89,14 @@ class Schedule(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not _HOUR.fullmatch(self.at):
-            raise ValueError(f'at must be an hour such as "09:00", not {self.at[:80]!r}')
+            raise ValueError(f'at must be a time of day such as "09:00", not {self.at[:80]!r}')
         zone_named(self.zone)
         if not 1 <= self.every_days <= 366:
             raise ValueError(f"every_days must be from 1 to 366, not {self.every_days}")
         if (self.rounds is None) == (self.until is None):
             raise ValueError(
-                "a schedule has either rounds, their number, or until, its last date; give one of "
-                "the two"
+                "a schedule needs either rounds, their number, or until, its last date; give "
+                "one of the two"
             )
         if not 2000 <= self.first.year <= 2200:
             raise ValueError(f"from must be in the years 2000 to 2200, not {self.first}")
@@ -205,7 +205,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
             return
         if self.wording is not None:
             raise ValueError(
-                f"question {self.name!r} has both a wording and a description: leave one out"
+                f"question {self.name!r} has both a wording and a description: give only one"
             )
         try:
             compiled = convert_question(self.description)
@@ -234,8 +234,8 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
     def _check_guarantee(self) -> None:
         if (self.epsilon is None) == (self.total_epsilon is None):
             raise ValueError(
-                f"question {self.name!r} needs either epsilon, of each round, or total_epsilon, "
-                "of all of them"
+                f"question {self.name!r} needs either epsilon, for each round, or total_epsilon, "
+                "for all rounds together"
             )
         price = self.epsilon if self.epsilon is not None else self.total_epsilon
         if price is None or not 0 < price <= 100:
@@ -318,8 +318,8 @@ class Campaign(Section, frozen=True, kw_only=True):
         check_names([question.name for question in self.questions], "question")
         if any(question.name == "budget" for question in self.questions):
             raise ValueError(
-                'a question cannot be named "budget", the picture of the plan is; give it another '
-                "name"
+                'a question cannot be named "budget", because the plan\'s picture has that name; '
+                "give it another name"
             )
         if not 1 <= self.grace_seconds <= _MOST_SECONDS:
             raise ValueError(f"grace_seconds must be from 1 to a year, not {self.grace_seconds}")
@@ -375,7 +375,8 @@ def load_campaign(file: Path) -> Campaign:
     """The campaign in a TOML file; relative paths begin beside it. Raises `ConfigError`."""
     if size_of(file) > MOST_BYTES:
         raise ConfigError(
-            f"{file} has more than {MOST_BYTES} bytes; the file of a campaign has a few hundred"
+            f"{file} has more than {MOST_BYTES} bytes, more than a campaign file may have; check "
+            "the path"
         )
     base = file.resolve().parent
     campaign = parse_config(read_file(file, "campaign"), Campaign, str(file), base)

@@ -73,7 +73,7 @@ def _answer(entry: DateEntry, folder: Path) -> SavedAnswer | None:
 
 
 def write_results(campaign: Campaign, state: CampaignState, folder: Path) -> None:
-    """Writes a table and a picture for each question, and the page, each whole or not at all.
+    """Writes a table and a picture for each question, and the page, each file atomically.
 
     Raises `OutputError`.
     """
@@ -88,7 +88,7 @@ def write_results(campaign: Campaign, state: CampaignState, folder: Path) -> Non
         write_atomic(folder / INDEX, page(campaign, state, folder).encode())
     except OSError as error:
         raise OutputError(
-            f"cannot write the tables of {folder}: {error.strerror}; make room, and run again"
+            f"cannot write the tables of {folder}: {error.strerror}; free space, and run again"
         ) from error
 
 

@@ -85,7 +85,7 @@ async def run_round_to_end(
                 return RoundOutcome(error=refused)
             if not may_open():
                 raise NeverOpenedError(
-                    f"the analyst has no round {round_id}, and its date has passed"
+                    f"the analyst has no round {round_id}, and it is too late to open it"
                 ) from error
         except UnreachableError as error:
             await waiting.after(error)

@@ -119,14 +119,14 @@ def check_same(campaign: Campaign, state: CampaignState) -> None:
     """Raise `ConfigError` if the file changed since the campaign began, or the state differs."""
     if state.digest != campaign.digest:
         raise ConfigError(
-            f"the file of campaign {campaign.name!r} was changed after its first round, and its "
-            "budget was planned for the former content: restore it, or give the new campaign "
-            "another name"
+            f"the file of campaign {campaign.name!r} was changed after its first round, but the "
+            "budget was planned for its former contents: restore the file, or give the changed "
+            "campaign another name"
         )
     if state.plans.keys() != {question.name for question in campaign.questions}:
         raise ConfigError(
-            f"state.json of campaign {campaign.name!r} is damaged: its plans are not those of the "
-            "file's questions; restore a copy"
+            f"state.json of campaign {campaign.name!r} is damaged: it has plans for other "
+            "questions than the campaign's file; restore a copy"
         )
 
 
@@ -286,7 +286,7 @@ class CampaignRunner:
         )
 
     async def _settle(self, index: int) -> None:
-        """Bring one date to its outcome; each next step follows from the recorded state alone."""
+        """Bring one date to its outcome; each next step follows only from the recorded state."""
         question = self.campaign.question(self.state.entries[index].question)
         while self.state.entries[index].outcome is DateOutcome.DUE:
             last = self.state.entries[index].last
@@ -374,8 +374,8 @@ class CampaignRunner:
             except OSError as failure:
                 raise OutputError(
                     f"round {attempt.round_id} is published, but its documents cannot be written "
-                    f"into {folder}: {failure.strerror}; make room, and run the campaign again: it "
-                    "repeats no round"
+                    f"into {folder}: {failure.strerror}; free space, and run the campaign again: "
+                    "it repeats no round"
                 ) from failure
         question = self.campaign.question(self.state.entries[index].question)
         spent, charge = await self._read_charge(question, attempt.round_id)

@@ -128,11 +128,12 @@ class CampaignState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     def __post_init__(self) -> None:
         if self.version != 1:
             raise ValueError(
-                f"version {self.version} is not supported; this software writes version 1"
+                f"version {self.version} of a campaign's state is not supported; this software "
+                "uses version 1"
             )
         unplanned = {entry.question for entry in self.entries} - self.plans.keys()
         if unplanned:
-            raise ValueError(f"question {min(unplanned)[:80]!r} has dates and no plan")
+            raise ValueError(f"question {min(unplanned)[:80]!r} has dates but no plan")
 
     def next_due(self) -> int | None:
         """Index of the first date that is still due; None: the campaign is over."""
@@ -231,8 +232,8 @@ class CampaignStore:
             write_atomic(self.folder / STATE, to_json(state))
         except OSError as error:
             raise OutputError(
-                f"cannot write {self.folder / STATE}: {error.strerror}; no round is opened before "
-                "it is recorded there"
+                f"cannot write {self.folder / STATE}: {error.strerror}; no round is opened "
+                "unless it is recorded there first"
             ) from error
 
     def round_folder(self, round_id: str) -> Path:

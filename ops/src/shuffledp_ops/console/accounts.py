@@ -17,7 +17,7 @@ MOST_CHARGES: Final = 200
 """Charges of a population that are kept, the newest."""
 
 _EVERY: Final = 30.0
-"""Seconds after which is asked anew, also when nothing happened here."""
+"""Seconds after which is asked afresh, also when nothing happened here."""
 
 _MOST_POPULATIONS: Final = 20
 

@@ -74,10 +74,12 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
         raise UsageError(f"population: {population[:40]!r} is not a population of this deployment")
     mechanism = fields.get("mechanism", "")
     if mechanism not in MECHANISMS:
-        raise UsageError(f"mechanism: {mechanism[:40]!r} is none of {', '.join(MECHANISMS)}")
+        raise UsageError(
+            f"mechanism: {mechanism[:40]!r} is unknown; choose one of {', '.join(MECHANISMS)}"
+        )
     mix = fields.get("mix", "")
     if mix not in set(Mix):
-        raise UsageError(f"mix: {mix[:40]!r} is none of {', '.join(Mix)}")
+        raise UsageError(f"mix: {mix[:40]!r} is unknown; choose one of {', '.join(Mix)}")
     wording = wording_of(fields)
     if wording is not None and wording.is_open:
         mechanism = mechanism_of(wording)
@@ -121,8 +123,8 @@ def wording_of(fields: Mapping[str, str]) -> QuestionWording | None:
     for name in ("words_id", "words_text", "words_field"):
         if not typed[name]:
             raise UsageError(
-                f"{name}: a question in words needs it; leave all fields of the words empty for "
-                "a question without"
+                f"{name}: a question in words needs this field; to ask without words, leave all "
+                "their fields empty"
             )
     try:
         axes = _axes(fields, typed)
@@ -233,7 +235,8 @@ async def give_up(deployment: Deployment, round_id: str, reason: str) -> None:
     """
     if not reason.strip() or len(reason) > MOST_REASON:
         raise UsageError(
-            f"reason: say in 1 to {MOST_REASON} letters why, it goes into the signed result"
+            f"reason: give a reason of 1 to {MOST_REASON} characters; it becomes part of the "
+            "signed result"
         )
     async with control_of(deployment) as control, translate_errors(ANALYST):
         request = analyst_pb2.AbortRoundRequest(round_id=round_id, reason=reason.strip())

@@ -93,14 +93,15 @@ class Listening:
         for name in self.names:
             if not _NAME.fullmatch(name):
                 raise UsageError(
-                    f"--allow-host {name[:80]!r} is not a host name; leave out https:// and port"
+                    f"--allow-host {name[:80]!r} is not a host name; leave out https:// and the "
+                    "port"
                 )
         if (self.certificate is None) != (self.key is None):
-            raise UsageError("--tls-certificate and --tls-key belong together; give both or none")
+            raise UsageError("--tls-certificate and --tls-key must be given together")
         for file in (self.certificate, self.key):
             if file is not None and not file.is_file():
                 raise ConfigError(
-                    f"there is no TLS file {file}; give PEM files, or none on localhost"
+                    f"the TLS file {file} does not exist; give PEM files, or none on localhost"
                 )
         if (
             not self.tls
@@ -108,9 +109,9 @@ class Listening:
             and self.host not in {"localhost", "127.0.0.1", "::1"}
         ):
             raise UsageError(
-                f"--host {self.host} can be reached by others, who would read everything on its "
-                "way: give --tls-certificate and --tls-key, or say --plaintext where something "
-                "else encrypts"
+                f"--host {self.host} is reachable from other machines, and the connection would "
+                "not be encrypted: give --tls-certificate and --tls-key, or --plaintext if a "
+                "proxy encrypts"
             )
 
 
@@ -153,13 +154,13 @@ def _source(folder: Path, *, operate: bool) -> DeploymentWatch | SavedRounds:
     ):
         if not (operator or viewer):
             raise ConfigError(
-                f"{folder} has no operator/ or viewer/ with TLS files, so no party can be "
-                f"queried; name the key folder of an operator or a viewer"
+                f"{folder} has no operator/ or viewer/ with TLS files, so the console cannot "
+                "query any party; name the key folder of an operator or a viewer"
             )
         if operate and not operator:
             raise UsageError(
-                f"--operate needs the operator's keys, and {folder} has only a viewer's; leave "
-                f"it out"
+                f"--operate needs the operator's keys, but {folder} has only a viewer's; leave "
+                "it out"
             )
         return DeploymentWatch(folder)
     if operate:
@@ -182,7 +183,7 @@ def _listen(listening: Listening) -> Iterator[socket.socket]:
         )[0]
     except (socket.gaierror, UnicodeError) as error:
         raise UsageError(
-            f"--host {listening.host}: no such address; 127.0.0.1 is the default"
+            f"--host {listening.host} is not an address of this machine; 127.0.0.1 is the default"
         ) from error
     with socket.socket(family, kind, protocol) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -137,7 +137,7 @@ class Desk:
     def _running(self, request: Request) -> RoundInfo:
         running = self.watch.snapshot.round(request.path_params["round_id"])
         if running is None or not running.running:
-            raise UnknownRoundError("no round of this id runs now; look at the list of rounds")
+            raise UnknownRoundError("no round with this id is running now; see the list of rounds")
         return running
 
     async def _redeem_form(self, request: Request) -> dict[str, str]:
@@ -157,7 +157,7 @@ class Desk:
                 body[:MOST_FORM].decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS
             )
         except ValueError as error:
-            raise UsageError("this is not a form of these pages") from error
+            raise UsageError("this form does not come from the console's own pages") from error
         fields = dict(pairs)
         session.redeem(fields.get("token", ""))
         return fields
@@ -168,8 +168,8 @@ class Desk:
                 return await work
         except TimeoutError as error:
             raise UnreachableError(
-                "the analyst gave no answer in time, so whether it was done is not known; look at "
-                "the list of rounds"
+                "the analyst did not answer in time, so it is not known whether the action took "
+                "effect; see the list of rounds"
             ) from error
         finally:
             self.watch.hurry()

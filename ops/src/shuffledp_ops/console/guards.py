@@ -92,17 +92,19 @@ class RequestGuard:
         method: str, headers: Headers, origins: Collection[str]
     ) -> PlainTextResponse | None:
         if method != "POST":
-            return _refuse(405, "Only GET and POST.")
+            return _refuse(405, "Only the methods GET and POST are allowed.")
         if headers.get("origin") not in origins:  # 2
             return _refuse(
                 403, "This form does not come from this console's own pages; nothing was done."
             )
         if headers.get("content-type", "").split(";")[0].strip() != _FORM:
-            return _refuse(415, "Only forms of these pages are accepted.")
+            return _refuse(415, "Only forms of the console's own pages are accepted.")
         length = headers.get("content-length", "")
         # Chunks win over a length that is given beside them, and may be any number.
         if "transfer-encoding" in headers or not length.isdecimal() or int(length) > MOST_FORM:
-            return _refuse(413, f"A form has at most {MOST_FORM:,} bytes, and says how many.")
+            return _refuse(
+                413, f"A form must state its length and may have at most {MOST_FORM:,} bytes."
+            )
         return None
 
 

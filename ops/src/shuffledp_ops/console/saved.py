@@ -122,7 +122,7 @@ class SavedRounds(Changes):
         cached = self._cache.get(folder)
         if cached is None:
             raise UnknownRoundError(
-                f"{self._folder} has no round {round_id}; the list shows those that it has"
+                f"{self._folder} has no round {round_id}; see the list of rounds"
             )
         report = (
             await asyncio.to_thread(read_round, folder) if cached[2] is None else cached[2].report
@@ -143,17 +143,17 @@ def check_saved(folder: Path) -> None:
             )
         if (folder / _RESULT).exists():
             raise ConfigError(
-                f"{folder} is one saved round; name the folder that it is in: "
+                f"{folder} is the folder of a single round; name the folder that contains it: "
                 f"{folder.resolve().parent}"
             )
         if not _folders(folder):
             raise ConfigError(
                 f"{folder} has neither a deployment's roster.json, root.pub and operator/ nor "
-                "saved rounds; `shuffledp demo` leaves one in out"
+                "saved rounds; `shuffledp demo` saves a round in out"
             )
     except OSError as error:
         raise ConfigError(
-            f"cannot look into {folder}: {error.strerror}; check its name and permissions"
+            f"cannot read the folder {folder}: {error.strerror}; check its name and permissions"
         ) from error
 
 
@@ -173,7 +173,9 @@ def _read_saved(folder: Path) -> tuple[RoundInfo, PublishedRound | None]:
         _require_no_links(folder)
         report = read_round(folder)
         if report.round_id != folder.name:
-            raise ConfigError(f"{folder} holds round {report.round_id}; give the folder that name")
+            raise ConfigError(
+                f"{folder} contains round {report.round_id}; rename the folder to the round's id"
+            )
     except ShuffleDPError as error:
         at = (folder / _RESULT).stat().st_mtime_ns // 10**6
         ending = RoundEnding(UNREADABLE, type(error).__name__, str(error))

@@ -308,7 +308,7 @@ class DeploymentWatch(Changes):
                 # not announced yet; or it ended just now, and its result comes with the next turn
                 continue
             except TimeoutError as error:
-                raise UnreachableError(f"the analyst gave no answer within {_CALL:g} s") from error
+                raise UnreachableError(f"the analyst did not answer within {_CALL:g} s") from error
             except ShuffleDPError as error:  # one bad record hides no other round
                 self._end_badly(incomplete.round_id, error)
 

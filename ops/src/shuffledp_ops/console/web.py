@@ -103,7 +103,7 @@ class Pages:
         return HTMLResponse(one_round.published_page(viewer, await self._open_round(round_id)))
 
     async def document(self, request: Request) -> Response:
-        """A file beside a round's report, whole: a signed document, or a key to verify it by."""
+        """A file next to a round's report, whole: a signed document, or a key to verify it by."""
         opened, name = await self._open_round(_round_id(request)), request.path_params["name"]
         if name not in opened.files:
             raise HTTPException(404)
@@ -145,7 +145,7 @@ class Pages:
             return await self._source.open(round_id)
         except TimeoutError as error:
             raise UnreachableError(
-                "the analyst gave no answer in time; load the page again"
+                "the analyst did not answer in time; load the page again"
             ) from error
 
     async def refuse(self, request: Request, error: Exception) -> Response:

@@ -74,7 +74,7 @@ def enrol(
     names_to_enrol = [*(names or []), *(enrolment.names_in(csv) if csv else [])]
     names_to_enrol += enrolment.new_names(deployment, count, prefix)
     if not names_to_enrol:
-        raise UsageError("name whom to enrol: NAME.., --count or --csv")
+        raise UsageError("name the clients to enrol: NAME.., --count or --csv")
     text = (
         enrolment.SETTINGS
         if settings is None

@@ -30,7 +30,7 @@ VALID_DAYS: Final = 365
 """Life of a party's TLS certificate."""
 
 AUTHORITY_DAYS: Final = 3 * 365
-"""Life of the TLS authority: longer, because with a new one everybody needs a new roster."""
+"""Life of the TLS authority: longer, because with a new one everyone needs a new roster."""
 
 SOON_DAYS: Final = 30
 """An authority that ends sooner than this issues nothing more: expiry alerts would not stop."""

@@ -96,8 +96,8 @@ def parse_addresses(
     for name, where in (("broker", broker), ("gateway", gateway)):
         if where is not None and not is_address(where):
             raise UsageError(
-                f"--{name} {where[:80]!r} is not HOST:PORT, a name or address (IPv6 in brackets) "
-                "and a port from 1 to 65535"
+                f"--{name} {where[:80]!r} is not HOST:PORT, that is a host name or address (IPv6 "
+                "in brackets) and a port from 1 to 65535"
             )
     return Outside(given, broker, gateway)
 
@@ -134,7 +134,8 @@ def names_in(file: Path) -> list[str]:
         return [row["name"].strip() for row in rows]
     except (KeyError, AttributeError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{file} has no column `name` with a name in each row; its first line names columns"
+            f"{file} has no column `name` with a name in each row; its first line must name the "
+            "columns"
         ) from error
 
 
@@ -175,8 +176,8 @@ def enrol(
         ]
         if taken:
             raise UsageError(
-                f"there is a client {taken[0]!r} already; choose another name, or `shuffledp keys "
-                "bundle`"
+                f"a client named {taken[0]!r} already exists; choose another name, or use "
+                "`shuffledp keys bundle`"
             )
         for name in names:
             write_client(new / name, deployment, where, expires)
@@ -202,7 +203,7 @@ def bundle(deployment: Deployment, names: Sequence[str]) -> list[Path]:
     for name in names:
         if name not in enrolled:
             raise UsageError(
-                f"there is no client {name[:80]!r} here; enrol it with `shuffledp keys enrol`"
+                f"this deployment has no client {name[:80]!r}; enrol it with `shuffledp keys enrol`"
             )
     bundles = []
     with alone(deployment.folder):
@@ -244,7 +245,10 @@ def withdraw(
         ConfigError: the enrolment key is not here, or the present list is damaged.
     """
     if not who:
-        raise UsageError("name the clients of this folder to withdraw, or their credentials in hex")
+        raise UsageError(
+            "name the clients of this deployment whose credentials to withdraw, or give the "
+            "credentials in hex"
+        )
     where = sole_population(deployment, population)
     key = enrolment_of(deployment, where)
     file = deployment.folder / "withdrawals" / f"{where}.json"
@@ -257,8 +261,8 @@ def withdraw(
         )
         if len(withdrawn) > MAX_WITHDRAWN:
             raise UsageError(
-                f"{len(withdrawn)} withdrawn credentials, {MAX_WITHDRAWN} at most: make a new "
-                "enrolment key"
+                f"the list would have {len(withdrawn)} withdrawn credentials, but may have at "
+                f"most {MAX_WITHDRAWN}: make a new enrolment key"
             )
         now = round(dt.datetime.now(dt.UTC).timestamp() * 1000)
         withdrawals = Withdrawals(
@@ -282,7 +286,9 @@ def enrolment_of(deployment: Deployment, population: str) -> Identity:
     """
     key = deployment.enrolment_of(population)
     if key.public_key.hex() != deployment.roster.population(population).enrolment_key:
-        raise ConfigError(f"the enrolment key of {population!r} here is not the one in the roster")
+        raise ConfigError(
+            f"the enrolment key of {population!r} in this folder is not the one in the roster"
+        )
     return key
 
 
@@ -295,7 +301,7 @@ def _present_list(file: Path, key: Identity) -> tuple[int, tuple[str, ...]]:
         )
     except DocumentError as error:
         raise ConfigError(
-            f"{file} cannot be continued ({error}); put the last good list back"
+            f"{file} cannot be extended ({error}); restore the last valid list"
         ) from error
     return present.serial, present.credentials
 
@@ -306,7 +312,10 @@ def _credential_of(deployment: Deployment, who: str, population: str) -> str:
     check_names([who], "client")
     file = deployment.folder / "clients" / who / "credential.json"
     if not file.exists():
-        raise UsageError(f"there is no client {who!r} here; name its credential, 64 hex digits")
+        raise UsageError(
+            f"this deployment has no client {who!r}; to withdraw a credential without its "
+            "client, give it as 64 hex digits"
+        )
     credential = from_json(Signed.from_bytes(read_file(file, "credential")).body, Credential)
     if credential.population != population:
         raise UsageError(f"{who!r} is enrolled in {credential.population!r}, not in {population!r}")

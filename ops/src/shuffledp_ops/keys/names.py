@@ -16,8 +16,8 @@ def check_name(name: str, what: str) -> str:
     """Returns a name that is fit to name a folder; `UsageError` for any other."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name[:80]!r} is not a name for a {what}: 1 to 64 of a-z, 0-9, '.', '_' and '-', "
-            "the first a letter or digit"
+            f"{name[:80]!r} is not a valid name for a {what}: use 1 to 64 of a-z, 0-9, '.', '_' "
+            "and '-', and begin with a letter or digit"
         )
     return name
 

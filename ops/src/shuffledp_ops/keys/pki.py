@@ -2,7 +2,7 @@
 
 Layout below the deployment folder (docs/protocol.md, section "Keys"):
 
-    roster.json  root.pub            for everybody: the signed roster and the root key to pin
+    roster.json  root.pub            for everyone: the signed roster and the root key to pin
     root/        identity.pem  ca-key.pem  ca.pem  (ca-bridge.pem)
     enrolment/   <population>/identity.pem           the enrolment keys
     <party>/     identity.pem  tls.pem  tls-key.pem  one folder a process: node-1.., analyst, ...
@@ -49,7 +49,7 @@ ANALYST: Final = "analyst"
 ACCOUNTANT: Final = "accountant"
 
 ROSTER_DAYS: Final = 365
-"""Life of a roster: for this long, somebody who is kept from all newer ones still accepts it."""
+"""Life of a roster: for this long, someone who is kept from all newer ones still accepts it."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +125,15 @@ def create_deployment(
     count = len(witnesses or {})
     if log_threshold is not None and not 1 <= log_threshold <= count:
         raise UsageError(
-            f"--log-threshold {log_threshold} is not 1 to the number of witnesses, {count}; name "
-            "each with --witness NAME=URL"
+            f"--log-threshold must be from 1 to the number of witnesses, {count}, not "
+            f"{log_threshold}; name each witness with --witness NAME=URL"
         )
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file; name a new folder")
     if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty; choose a new folder, keys are never overwritten")
+        raise ConfigError(
+            f"{folder} is not empty; choose a new folder, because keys are never overwritten"
+        )
     target = folder.resolve()
     with _making(target) as new:
         log = _make_witnesses(new, witnesses or {}, log_threshold)
@@ -144,7 +146,7 @@ def create_deployment(
 
 @contextmanager
 def _making(folder: Path) -> Iterator[Path]:
-    """Context with a new folder beside this one, which takes its name if the block succeeds.
+    """Context with a new folder next to this one, which takes its name if the block succeeds.
 
     Otherwise it is removed.
     """
@@ -161,7 +163,7 @@ def _making(folder: Path) -> Iterator[Path]:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise ConfigError(
-            f"cannot make {folder} ({error.strerror}); nothing of it is left"
+            f"cannot create {folder} ({error.strerror}); everything written there was removed"
         ) from error
 
 
@@ -232,12 +234,12 @@ def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dic
         name, _, address = text.partition("=")
         if name not in addresses:
             raise UsageError(
-                f"{text!r} names no party of the deployment; choose from {', '.join(addresses)}"
+                f"{text!r} names no party of the deployment; choose one of {', '.join(addresses)}"
             )
         if not is_address(address):
             raise UsageError(
-                f"{text[:80]!r} is not PARTY=HOST:PORT, a name or address (IPv6 in brackets) and "
-                "a port from 1 to 65535"
+                f"{text[:80]!r} is not PARTY=HOST:PORT, with a host name or address (IPv6 in "
+                "brackets) and a port from 1 to 65535"
             )
         replaced[name] = address
     return replaced
@@ -255,7 +257,7 @@ def parse_witnesses(given: Iterable[str]) -> dict[str, str]:
         check_name(name, "witness")
         if not url.startswith(("http://", "https://")) or name in witnesses:
             raise UsageError(
-                f"{text[:80]!r} is not NAME=URL with an http or https URL and a name of its own"
+                f"{text[:80]!r} is not NAME=URL with an http or https URL, or its name is taken"
             )
         witnesses[name] = url
     return witnesses
@@ -268,7 +270,7 @@ def open_deployment(folder: Path) -> Deployment:
 
     Raises:
         ConfigError: the folder holds no deployment.
-        DocumentError: the roster is not signed by the root key beside it.
+        DocumentError: the roster is not signed by the root key next to it.
     """
     missing = [name for name in ("roster.json", "root.pub") if not (folder / name).is_file()]
     if missing:

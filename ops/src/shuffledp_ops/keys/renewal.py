@@ -80,7 +80,7 @@ def renew(
         folder: made by `create_deployment`; it must be on Linux, the caller's own, and not
             a mount point.
         names: parties, "client", "operator", "viewer", "gateway".
-        new_authority: also a new TLS authority and the next roster; then for everybody.
+        new_authority: also a new TLS authority and the next roster; then for everyone.
         new_roster: the next roster, the same but for its serial and times, and nothing else.
         end_log: with `new_roster`, the last checkpoint of the public log, which the roster then
             ends.
@@ -101,7 +101,7 @@ def renew(
         log = deployment.roster.log if end_log is None else _ended_log(deployment.roster, end_log)
         return _renew_roster(deployment, now, log)
     if end_log is not None:
-        raise UsageError("--end-log makes a new roster: give --roster, too")
+        raise UsageError("--end-log makes a new roster: add --roster")
     # Everything happens on a copy that is exchanged at the end: half-renewed keys would stop the
     # deployment.
     hosts = tls_names(deployment.roster)
@@ -126,8 +126,8 @@ def _ended_log(roster: Roster, checkpoint: Path) -> LogTerms:
     terms = roster.log_terms
     if terms is None:
         raise UsageError(
-            f"the roster of {roster.deployment!r} names no witnesses, so devices do not ask for "
-            "its log and nothing has to be ended: leave --end-log out"
+            f"the roster of {roster.deployment!r} names no witnesses, so devices do not use a "
+            "public log and none can be ended: leave out --end-log"
         )
     data = read_file(checkpoint, "last checkpoint of the public log", MAX_NOTE_BYTES)
     last = parse_checkpoint(check_note(parse_note(data), log_key_of(roster)))
@@ -163,7 +163,8 @@ def _lasting(authority: Authority, now: dt.datetime) -> Authority:
     if authority.ends <= now + dt.timedelta(days=SOON_DAYS):
         raise ConfigError(
             f"the TLS authority ends on {authority.ends:%Y-%m-%d}, less than {SOON_DAYS} days "
-            "from now, and nothing it issues lives longer; make a new one with --authority"
+            "from now, and no certificate that it issues is valid for longer; make a new one "
+            "with --authority"
         )
     return authority
 
@@ -188,7 +189,8 @@ def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: 
     key = deployment.folder / "root" / "identity.pem"
     if not key.exists():
         raise ConfigError(
-            f"the root signs a new roster, and the root key {key} is not here; run this where it is"
+            f"a new roster must be signed by the root key, and {key} does not exist; run this on "
+            "the machine that has it"
         )
     root = load_identity(key.parent, ROOT)
     if root.public_key.hex() != deployment.root_key:
@@ -212,7 +214,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
     """A copy of the folder, which replaces it in one step if the block succeeds."""
     if folder.stat().st_uid != os.geteuid():
         raise ConfigError(
-            f"{folder} belongs to another user, who would lose it: run this as its owner"
+            f"{folder} belongs to another user, who would lose access to it: run this as its owner"
         )
     copy = folder.with_name(f".{folder.name}.renewal")
     try:
@@ -235,8 +237,8 @@ def _replacing(folder: Path) -> Iterator[Path]:
     except (OSError, shutil.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
-            f"cannot replace {folder} ({reason}), nothing was changed: the folder must be "
-            "writable with its parent, not a mount point, and on a local disk"
+            f"cannot replace {folder} ({reason}); nothing was changed: the folder and its parent "
+            "must be writable, on a local disk, and the folder must not be a mount point"
         ) from error
 
 
@@ -252,7 +254,7 @@ def alone(folder: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConfigError(
-                f"another renewal is at work in {folder}; wait for its end"
+                f"another renewal is running in {folder}; wait until it ends"
             ) from error
         yield
     finally:
@@ -266,7 +268,9 @@ def _exchange(first: Path, second: Path) -> None:
     """
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
-        raise OSError(0, "this system has no renameat2, which Linux has")
+        raise OSError(
+            0, "this system lacks the call renameat2 of Linux, which exchanges two folders"
+        )
     if renameat2(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _EXCHANGE) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 

@@ -36,13 +36,13 @@ def check_export(file: Path) -> None:
             f"--to must be a file that ends in {', '.join(WRITERS)}, not {str(file)!r}"
         )
     if file.is_dir():
-        raise UsageError(f"--to {str(file)!r} is a folder; name a file, in it or elsewhere")
+        raise UsageError(f"--to {str(file)!r} is a folder; name a file")
     if file.suffix.lower() == ".parquet":
         _arrow("pyarrow")
 
 
 def write_rows(rows: Sequence[Row], file: Path) -> None:
-    """Writes all rows into the file, whole or not at all. Raises `OutputError`."""
+    """Writes all rows into the file, atomically. Raises `OutputError`."""
     part = file.with_name(f".{file.name}.part")
     try:
         WRITERS[file.suffix.lower()](rows, part)

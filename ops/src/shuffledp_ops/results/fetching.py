@@ -66,7 +66,7 @@ async def newest_published(deployment: Deployment) -> str:
     async for summary in summaries(deployment):
         if summary.outcome == PUBLISHED:
             return summary.round_id
-    raise UnknownRoundError("the analyst has no published round; `shuffledp round` makes one")
+    raise UnknownRoundError("the analyst has published no round yet; `shuffledp round` opens one")
 
 
 async def fetch(deployment: Deployment, round_id: str) -> VerifiedResult:
@@ -138,5 +138,5 @@ def require_round(document: Result | Manifest, deployment: str, round_id: str) -
     if (document.deployment, document.round_id) != (deployment, round_id):
         raise ForeignDocumentError(
             f"the analyst answered with a {document.label} of round {document.round_id} of "
-            f"{document.deployment!r}, asked for {round_id} of {deployment!r}"
+            f"{document.deployment!r}, but the request was for {round_id} of {deployment!r}"
         )

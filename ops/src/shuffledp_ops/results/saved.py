@@ -42,9 +42,9 @@ class SavedTotals(msgspec.Struct, frozen=True, kw_only=True):
         for group in self.groups:
             numbers = (group.value, group.standard_error, group.low, group.high)
             if not all(abs(number) <= LARGEST for number in numbers):
-                raise ValueError("a sum has a number that no round can have")
+                raise ValueError("a sum in the report has a number that no round can have")
             if len(group.name) > LONGEST_NAME:
-                raise ValueError("a sum has a name that is too long")
+                raise ValueError("a sum in the report has a name that is too long")
 
 
 class SavedQuantile(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,17 +120,20 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         columns = (self.values, self.errors, *self.bounds)
         if not self.values or len({len(column) for column in columns}) != 1:
-            raise ValueError("an answer has one error and one interval for each of its values")
+            raise ValueError(
+                "the answer in the report must have one error and one interval for each of its "
+                "values"
+            )
         means = tuple(mean for mean in (self.mean, self.mean_standard_error) if mean is not None)
         if not all(abs(number) <= LARGEST for column in (*columns, means) for number in column):
-            raise ValueError("an answer has a number that no round can have")
+            raise ValueError("the answer in the report has a number that no round can have")
         if self.certified_at is not None and not 0 <= self.certified_at < 2**47:
-            raise ValueError("an answer has an impossible time")
+            raise ValueError("the answer in the report has an impossible time")
         names = self.labels or ()
         if len(names) not in {0, len(self.values)}:
-            raise ValueError("an answer has one label for each of its values")
+            raise ValueError("the answer in the report must have one label for each of its values")
         if any(len(text) > LONGEST_NAME for text in (*names, self.unit or "")):
-            raise ValueError("an answer has a name that is too long")
+            raise ValueError("the answer in the report has a name that is too long")
 
     @property
     def is_sum(self) -> bool:

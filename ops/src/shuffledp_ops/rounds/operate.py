@@ -102,7 +102,7 @@ def _save_board(deployment: Deployment, report: RoundReport, folder: Path) -> No
         (folder / BOARD).write_bytes(board)
     except OSError as error:
         raise OutputError(
-            f"the board could not be written into {folder}: {error.strerror}; make room there"
+            f"the board could not be written into {folder}: {error.strerror}; free space there"
         ) from error
 
 

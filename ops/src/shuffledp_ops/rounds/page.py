@@ -21,7 +21,7 @@ from shuffledp_ops.rounds.present import MAP, TEXTS, TRACED, describe_parameters
 from shuffledp_ops.rounds.report import RoundReport, is_open, show
 
 PAGE: Final = "report.html"
-"""Name of the file, beside the documents that it links to."""
+"""Name of the file, next to the documents that it links to."""
 
 MOST_ROWS: Final = 1000
 """Most rows in the table of all numbers; `report.json` has all of them."""

@@ -111,7 +111,7 @@ def _draw_table(table: CrossTable, axes: Axes) -> None:
 
 
 def _plain(names: list[str]) -> list[str]:
-    """At most 24 characters of each name, none of which is read as a formula."""
+    """At most 24 characters of each name, escaped so that none is read as a formula."""
     short = (name if len(name) <= 24 else f"{name[:23]}…" for name in names)
     return [name.replace("$", r"\$") for name in short]
 

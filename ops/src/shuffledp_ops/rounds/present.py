@@ -94,7 +94,7 @@ def write_texts(report: RoundReport, folder: Path) -> None:
 
 
 def write_page(report: RoundReport, folder: Path) -> Path:
-    """Writes the page into `folder`, whole or not at all, and returns where it is."""
+    """Writes the page into `folder` atomically, and returns its path."""
     from shuffledp_ops.rounds.page import PAGE, page
 
     file = folder / PAGE

@@ -104,7 +104,7 @@ def round_folder(named: Path) -> Path:
         named.exists()
     except OSError as error:  # such as a name that no file can have
         raise ConfigError(
-            f"cannot look for {named}: {error.strerror}; name a folder such as out/latest"
+            f"cannot find {named}: {error.strerror}; name a folder such as out/latest"
         ) from error
     folder = named
     if named.name == LATEST and named.is_file():
@@ -117,12 +117,12 @@ def round_folder(named: Path) -> Path:
     if not folder.is_dir():
         raise ConfigError(
             f"{named} is not a round's folder; name one that `shuffledp demo`, `round` or "
-            "`results show --out` has left, such as out/latest"
+            "`results show --out` has made, such as out/latest"
         )
     if not (folder / "result.json").exists():
         raise ConfigError(
-            f"{folder} holds no result.json, so no published round; name the folder of a round, "
-            "such as out/latest"
+            f"{folder} has no result.json, and so no published round; name the folder of a "
+            "round, such as out/latest"
         )
     return folder
 
@@ -130,7 +130,7 @@ def round_folder(named: Path) -> Path:
 def read_round(folder: Path) -> RoundReport:
     """The report of a saved round.
 
-    1. The roster is signed by the root key beside it.
+    1. The roster is signed by the root key next to it.
     2. The result is the analyst's, and its certificates are the accountant's; every number is
        computed again.
     3. The manifest is the analyst's, of the same round.
@@ -157,7 +157,8 @@ def read_round(folder: Path) -> RoundReport:
     check_signed(signed, roster)
     if result.deployment != roster.deployment:
         raise ForeignDocumentError(
-            f"result.json is of {result.deployment!r}, the roster of {roster.deployment!r}"
+            f"result.json is of deployment {result.deployment!r}, but the roster is of "
+            f"{roster.deployment!r}"
         )
     announcement = Announcement(
         manifest=_read_document(folder / "manifest.json"), countersignatures=()
@@ -203,7 +204,7 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
         extras = from_json(data, _Extras)
     except MalformedDocumentError as error:
         raise MalformedDocumentError(
-            f"{file} is not a round's report; delete it, it is not needed"
+            f"{file} is not a valid report of a round; delete it, it is not needed"
         ) from error
     if extras.round != report.round_id:
         raise ForeignDocumentError(
@@ -230,7 +231,7 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
         or not (extras.open_list is None or _fits(extras.open_list, report))
     ):
         raise MalformedDocumentError(
-            f"{file} does not fit the round; delete it, the page is made without it then"
+            f"{file} does not fit the round; delete it, and the page is made without it"
         )
     return extras
 

@@ -40,8 +40,8 @@ def run_report_command(named: Path, candidates: Path | None = None) -> None:
         file = write_page(report, folder)
     except OSError as error:
         raise OutputError(
-            f"cannot write the page into {folder}: {error.strerror}; copy the folder to where you "
-            "may write, and name the copy"
+            f"cannot write the page into {folder}: {error.strerror}; copy the folder to a place "
+            "where you may write, and name the copy"
         ) from error
     if candidates is not None:
         print_report(report, Console())

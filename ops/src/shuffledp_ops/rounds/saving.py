@@ -54,7 +54,7 @@ def _check(folder: Path, option: str) -> None:
             os.fsync(probe.fileno())
     except OSError as error:
         raise OutputError(
-            f"cannot write into the folder {folder}: {error.strerror}; make room there, or name "
+            f"cannot write into the folder {folder}: {error.strerror}; free space there, or name "
             f"another with {option}"
         ) from error
 

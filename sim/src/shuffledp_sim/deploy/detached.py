@@ -77,7 +77,7 @@ class DetachedProcess:
                 # longer.
                 pass_fds=(lock.fileno(),),
             )
-            process.returncode = 0  # nobody here waits for it
+            process.returncode = 0  # no one here waits for it
 
     def ask_to_stop(self) -> None:
         """Sends SIGTERM to it and all of its children."""

@@ -59,7 +59,7 @@ def make(folder: Path, *, devices: int, nodes: int, gateway: bool = False) -> De
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(
-            f"{folder} is not empty; choose a new folder, a deployment is never overwritten"
+            f"{folder} is not empty; choose a new folder, because a deployment is never overwritten"
         )
     names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
     ports = [f"127.0.0.1:{port}" for port in free_ports(2 * len(names) + 3)]
@@ -113,7 +113,9 @@ def free_ports(count: int) -> list[int]:
             for number in numbers:
                 sockets.enter_context(socket.socket()).bind(("127.0.0.1", number))
             return numbers
-    raise ConfigError(f"no {count} ports in a row are free between {_FIRST_PORT} and {_LAST_PORT}")
+    raise ConfigError(
+        f"there are no {count} free consecutive ports between {_FIRST_PORT} and {_LAST_PORT}"
+    )
 
 
 def _party(deployment: Deployment, name: str, listen: str, metrics: str, broker: str) -> str:

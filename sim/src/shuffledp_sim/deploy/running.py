@@ -76,7 +76,7 @@ def members(folder: Path) -> list[DeployedProcess]:
     """
     if not (folder / "keys").is_dir():
         raise ConfigError(
-            f"{folder} is not a deployment: it has no folder keys; `shuffledp deploy init "
+            f"{folder} is not a deployment: it has no subfolder keys; `shuffledp deploy init "
             f"{folder}` creates one"
         )
     folder = folder.resolve()
@@ -188,5 +188,6 @@ async def _until_healthy(everybody: list[DeployedProcess]) -> None:
                 await until(member)
     except TimeoutError as error:
         raise ConfigError(
-            f"not all were healthy within {START_SECONDS:g} s; see the folder log"
+            f"not all parties were healthy within {START_SECONDS:g} s; see their logs in the "
+            "deployment's folder log"
         ) from error

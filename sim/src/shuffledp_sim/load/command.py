@@ -40,5 +40,6 @@ def run_load_command(options: LoadOptions, report_file: Path | None, *, as_json:
         raise RoundFailed(report.failure)
     if report.lost:
         raise ReceiptMissingError(
-            f"{report.lost} of {report.accepted} acknowledged submissions are not on the board"
+            f"{report.lost} of {report.accepted} acknowledged submissions are missing from the "
+            "board"
         )

@@ -54,9 +54,9 @@ def allow_open_files(connections: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise UsageError(
-            f"{connections} connections need {needed} open files, this process may have {hard}; "
-            "raise the hard limit (ulimit -Hn, or LimitNOFILE of the service) or ask for fewer "
-            "--connections"
+            f"{connections} connections need {needed} open files, but this process may have only "
+            f"{hard}; raise the hard limit (ulimit -Hn, or LimitNOFILE of the service) or ask "
+            "for fewer --connections"
         )
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

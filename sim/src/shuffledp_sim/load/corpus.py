@@ -62,7 +62,7 @@ async def seal_corpus(
     """Seals every user's submission into `folder`, which gets created and must not hold anything.
 
     Args:
-        folder: where; readable by its owner alone.
+        folder: where; readable only by its owner.
         verified: the round.
         chunks: the users in pieces, each the work of one task.
         pool: sealing processes.
@@ -98,12 +98,14 @@ def _take(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise UsageError(
-                f"{folder} is not empty and holds no whole corpus; choose a new folder"
+                f"{folder} is not empty and holds no complete corpus of submissions; choose a "
+                "new folder"
             )
         folder.chmod(0o700)  # it may have been there before
     except OSError as error:
         raise UsageError(
-            f"{folder} cannot hold a corpus ({error.strerror}); choose a new folder"
+            f"cannot write a corpus of submissions into {folder} ({error.strerror}); choose a "
+            "new folder"
         ) from error
 
 
@@ -116,8 +118,8 @@ class Corpus:
             self.about = msgspec.json.decode((folder / _ABOUT).read_bytes(), type=About)
             if self.about.round_id != round_id:
                 raise UsageError(
-                    f"{folder} was sealed for round {self.about.round_id}, not {round_id}; round "
-                    "keys differ"
+                    f"{folder} was sealed for round {self.about.round_id}, not {round_id}, and "
+                    "round keys differ: make a new corpus"
                 )
             if self.about.users < users:
                 raise UsageError(
@@ -127,8 +129,8 @@ class Corpus:
             self._offsets = np.load(folder / _OFFSETS, mmap_mode="r", allow_pickle=False)
             if self._offsets.shape != (self.about.users + 1,):
                 raise UsageError(
-                    f"{folder} is damaged: {_OFFSETS} is not for {self.about.users} users; seal "
-                    "it anew"
+                    f"{folder} is damaged: {_OFFSETS} is not for {self.about.users} users; make "
+                    "the corpus again"
                 )
             self._file = os.open(
                 folder / _RECORDS, os.O_RDONLY

@@ -114,7 +114,7 @@ class LoadReport:
         counted: reports that the round counted.
         latency: from the intended start to the checked receipt, of those accepted, with all pauses
             before they asked again.
-        lateness: of the driver, of everybody; included in `latency`.
+        lateness: of the driver, of everyone; included in `latency`.
         handshake: of a connection, before the arrivals began.
         rate: offered rate that was asked for.
         started_rate: at which the driver really started users.

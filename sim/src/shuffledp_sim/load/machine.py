@@ -46,7 +46,9 @@ def usage_of(pid: int, *, alone: bool = False) -> Usage | None:
 def check_metrics_url(url: str) -> None:
     """Raises `UsageError` unless this is the address of a page."""
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"a metrics page is at http://host:port/metrics, not {url!r}")
+        raise UsageError(
+            f"the address of a metrics page must be http://host:port/metrics, not {url!r}"
+        )
 
 
 def usage_from_metrics(url: str) -> Usage | None:

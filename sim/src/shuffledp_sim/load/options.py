@@ -17,7 +17,7 @@ from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
 from shuffledp_sim.users.fleet import System
 
 OPEN_SECONDS: Final = 7200.0
-"""Open time of the test's own round: it is closed when everybody is through; this is only the
+"""Open time of the test's own round: it is closed when everyone is through; this is only the
 latest moment.
 """
 
@@ -70,11 +70,13 @@ class LoadOptions:
         if not 0 < self.rate < math.inf:
             raise UsageError(f"--rate must be above 0 and finite, not {self.rate}")
         if self.round_id is not None and self.keys is None:
-            raise UsageError("--round names a round of a deployment: give its key folder as well")
+            raise UsageError(
+                "--round names a round of a deployment: give the deployment's key folder as well"
+            )
         if self.leave_open and self.round_id is None:
             raise UsageError(
-                "--leave-open is for a --round that another process closes; nothing would "
-                "close a round of its own"
+                "--leave-open needs a --round that another process closes; nothing would close "
+                "a round of this command's own"
             )
         if self.metrics is not None:
             check_metrics_url(self.metrics)

@@ -113,7 +113,7 @@ class Nursery:
                 "it said nothing"
             ]
             raise ConfigError(
-                f"the process that all others are forked from did not start: {answer[-1]}"
+                f"the process from which all others are forked did not start: {answer[-1]}"
             )
         self._ready = True
 
@@ -223,7 +223,7 @@ def _become(log: Path, nursery: int) -> None:
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    # Ours is the operating system's, OpenSSL and `random` begin anew in a child by themselves;
+    # Ours is the operating system's, OpenSSL and `random` begin afresh in a child by themselves;
     # numpy's does not.
     if "numpy.random" in sys.modules:
         import_module("numpy.random").seed()

@@ -15,7 +15,7 @@ class Ports:
 
     Each is held by a bound socket that does not listen. A server that reuses addresses (gRPC's,
     asyncio's and Prometheus' do) can listen on such a port, and again after a restart, but the
-    kernel gives it to no other program and to no outgoing connection meanwhile; until somebody
+    kernel gives it to no other program and to no outgoing connection meanwhile; until someone
     listens, connections are refused.
     """
 

@@ -161,7 +161,7 @@ class LocalSystem:
             arguments.
         corrupt: numbers of the nodes that are corrupt, from 1; their logs are in `logs_of`.
         proxied: names of parties that listen elsewhere than the roster says, so that a proxy can
-            stand between them and their callers; the attribute `listens` has everybody's real
+            stand between them and their callers; the attribute `listens` has everyone's real
             host:port by name.
         witnesses: number of witnesses of the public log, "witness-1"..; devices then require it.
         forked: whether processes are forked from one that has imported everything (`nursery`),
@@ -294,7 +294,7 @@ class LocalSystem:
                 await ready
                 if progress is not None:
                     progress(healthy, len(waiting))
-        finally:  # one failure is enough: nobody asks for those of the others
+        finally:  # one failure is enough: no one asks for those of the others
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)

@@ -66,7 +66,7 @@ def _claim(folder: Path) -> Iterator[None]:
     lock = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        unlocked.rename(folder / _LOCK)  # nobody ever sees the mark without its lock
+        unlocked.rename(folder / _LOCK)  # no one ever sees the mark without its lock
         yield
     finally:
         os.close(lock)

@@ -277,7 +277,7 @@ class Fleet:
                 client would.
         """
         if self._sample is None:
-            raise ValueError("nobody has submitted")
+            raise ValueError("no user has submitted yet")
         verified = check_result(self._sample, self._roster, signed)
         geometry = self._sample.geometry
         async with AnalystReader.of(self._keys, self._roster) as analyst:

@@ -56,7 +56,7 @@ class Memory:
         if name not in self._responses:
             if len(self._responses) >= MOST_RESPONSES:
                 raise ClientPolicyRefusal(
-                    f"these users keep {MOST_RESPONSES} responses, which is the maximum"
+                    f"the simulated users already keep {MOST_RESPONSES} responses, the maximum"
                 )
             self._responses[name] = np.full(self._users, _NONE, dtype=np.int64)
         responses = self._responses[name][first : first + len(values)]

@@ -112,7 +112,7 @@ def parse_broker(text: str) -> BrokerConfig:
     """Parses the broker's address, "host:port" or "host" (port 1883). Raises `UsageError`."""
     host, _, port = text.partition(":")
     if not host or not (port or "1883").isdecimal() or not 0 < int(port or 1883) < 65536:
-        raise UsageError(f"a broker is host or host:port, not {text!r}")
+        raise UsageError(f"a broker must be host or host:port, not {text!r}")
     return BrokerConfig(host=host, port=int(port or 1883))
 
 
@@ -262,7 +262,7 @@ async def play(
             round is awaited.
     """
     log = structlog.get_logger()
-    log.info("fleet waits for a round", users=answers.users, population=system.population)
+    log.info("simulated users wait for a round", users=answers.users, population=system.population)
     memory = Memory(answers.users)
     async with aclosing(new_rounds(system)) as rounds:
         async for verified in rounds:
@@ -383,5 +383,5 @@ async def _result(system: System, verified: CheckedRound) -> Signed:
             except UnknownRoundError:
                 await asyncio.sleep(POLL_SECONDS)
     raise UnreachableError(
-        f"round {verified.round_id} did not end within {RESULT_SECONDS:g} s of its closing time"
+        f"round {verified.round_id} did not end within {RESULT_SECONDS:g} s after its closing time"
     )

@@ -137,5 +137,5 @@ async def warm(pool: ProcessPoolExecutor) -> None:
         await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(WORKERS)))
     except BrokenProcessPool as error:
         raise UnreachableError(
-            "a sealing process died at its start; is the machine out of memory?"
+            "a sealing process died as it started; is the machine out of memory?"
         ) from error

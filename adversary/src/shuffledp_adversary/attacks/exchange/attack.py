@@ -8,20 +8,20 @@ likes, and sign for it. It reads the published board. All its peers run the hone
 unchanged.
 
 * *Repeat*: add a copy of the victim's onion. Mixing keeps multiplicities, so the message
-  that stands on the board three times is the victim's. *Replay* does it across rounds.
+  that is on the board three times is the victim's. *Replay* does it across rounds.
 * *Mark*: flip a bit of the victim's onion. Under a malleable cipher the change comes through all
   layers and shows.
 * *Lose* or *exchange*: drop the victim's onions, and send others in their place so that all counts
   stay right; or *drop* them and sign for it, as if they had not opened; or, as the last node,
   *double* one message in place of others.
-* *Isolate* (the "n - 1" or blending attack): exchange everybody's onions but the victim's for its
+* *Isolate* (the "n - 1" or blending attack): exchange everyone's onions but the victim's for its
   own. What it did not make itself on the board is the victim's. *Crowd* does that at the door: let
   the victim in, turn the others away, and make up the rest. *Surround* is the same from outside,
   with accomplices who really are enrolled.
 * *Frame* (verified rounds only, which trace what does not open to its user): accuse a record that
   does open, and show the share that opens it in a second spelling.
 
-**What stops it.** Of an onion that stands twice in a batch the next node keeps one; round keys are
+**What stops it.** Of an onion that occurs twice in a batch the next node keeps one; round keys are
 fresh, so that an onion of another round does not open; every layer is authenticated, so that a
 marked one does not open either, and what does not open is dropped: neither copies nor marks reach
 the board. Counts, also of what was dropped, are signed at every hop and held together at the end;
@@ -150,13 +150,13 @@ def run_exchange(
     if mix is Mix.VERIFIED:
         if (trials, confidence) != (TRIALS, DEFAULT_CONFIDENCE):
             raise UsageError(
-                "--trials and --confidence are for --mix plain: of verified rounds nothing is "
+                "--trials and --confidence need --mix plain: with verified mixing nothing is "
                 "sampled"
             )
         return run_mixproof(users, culprits, tamperings)
     if (users, culprits, tamperings) != (USERS + 1, "1", 0):
         raise UsageError(
-            "--users, --culprits and --tamperings are for verified rounds: add --mix verified"
+            "--users, --culprits and --tamperings need verified rounds: add --mix verified"
         )
     began = time.perf_counter()
     with (
@@ -391,7 +391,7 @@ ATTACK: Final = Attack(
             str,
             typer.Option(
                 metavar="INTEGER,..",
-                help="Numbers of colluding users; one round each, at each layer.",
+                help="Numbers of colluding users to try; one round each, at each layer.",
             ),
         ],
         "tamperings": whole_number(

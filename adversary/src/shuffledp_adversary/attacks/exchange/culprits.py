@@ -101,8 +101,8 @@ def counts(users: int, culprits: str) -> tuple[int, ...]:
     parts = [part.strip() for part in culprits.split(",")]
     if not all(part in numbers for part in parts) or len(set(parts)) != len(parts):
         raise UsageError(
-            f"--culprits takes different numbers from 1 to {most}, such as 1,10, where a round "
-            f"has {users} users, not {culprits!r}"
+            f"--culprits must be different numbers from 1 to {most}, such as 1,10, for a round "
+            f"of {users} users, not {culprits!r}"
         )
     return tuple(numbers[part] for part in parts)
 

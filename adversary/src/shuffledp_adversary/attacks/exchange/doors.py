@@ -93,7 +93,9 @@ async def _require_refused(tampered: TamperedRound) -> None:
     The round is full or has ended.
     """
     if await _refusal(tampered, tampered.prepare(1, tampered.enrolment)[0]) is None:
-        raise ValueError("a user got in who should have been turned away")
+        raise ValueError(
+            "the entry node accepted a submission although the round is full or has ended"
+        )
 
 
 async def _refusal(tampered: TamperedRound, submission: PreparedSubmission) -> str | None:

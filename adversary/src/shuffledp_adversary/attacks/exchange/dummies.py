@@ -64,7 +64,7 @@ def mixing_of(live: LiveRound) -> MixTerms:
     """The terms of a verified round."""
     mixing = live.require_terms().mixing
     if mixing is None:
-        raise ValueError("the round is a plain one")
+        raise ValueError("this tampering needs a verified round, but the round's mixing is plain")
     return mixing
 
 

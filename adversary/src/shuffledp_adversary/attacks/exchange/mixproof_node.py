@@ -70,7 +70,7 @@ class MixproofPool(Pool):
         """See `Pool.forge`: the record decrypts at every later party."""
         terms = self.mixing
         if terms is None:
-            raise ValueError("a verified round has its terms")
+            raise ValueError("the pool of a verified round needs the round's mixing terms")
         secret = random_scalar(system_random)
         message = board_message(terms, secret, symbol)
         self.made_up.append(message)
@@ -94,7 +94,7 @@ def tampered_batch(
     `leave` receives the messages that were made up.
     """
     if order not in KNOWN | dummies.ORDERS:
-        raise ValueError(f"no verified round is tampered with by {order!r}")
+        raise ValueError(f"unknown tampering of a verified round: {order!r}")
     if order == CROWD:
         return _crowd(live, identity, header, leave)
     if order == dummies.FORGE:
@@ -170,7 +170,7 @@ def _commit(
 def _terms(live: LiveRound) -> MixTerms:
     mixing = live.require_terms().mixing
     if mixing is None:
-        raise ValueError("the round is a plain one")
+        raise ValueError("this tampering needs a verified round, but the round's mixing is plain")
     return mixing
 
 

@@ -197,7 +197,9 @@ class LyingNode(MixNode):
         if self._is_accomplice(Signed.from_bytes(credential), honest.roster):
             return replace(honest, roster=_enrolling(honest.roster, self._orders.accomplices()))
         if live.require_spool().accepted_count:
-            raise SubmissionClosedError(f"round {live.record.round_id} is full")
+            raise SubmissionClosedError(
+                f"round {live.record.round_id} is full: it accepts no more reports"
+            )
         return honest
 
     async def close_round(self, round_id: str) -> int:

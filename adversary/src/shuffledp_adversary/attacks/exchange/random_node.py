@@ -73,7 +73,9 @@ class RandomCheat:
     def _mixing(self) -> MixTerms:
         mixing = self._live.require_terms().mixing
         if mixing is None:
-            raise ValueError("the round is a plain one")
+            raise ValueError(
+                "this tampering needs a verified round, but the round's mixing is plain"
+            )
         return mixing
 
     @property

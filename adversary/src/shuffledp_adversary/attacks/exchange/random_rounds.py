@@ -153,7 +153,7 @@ def _cheating(played: TamperedRound, member: Member, draw: Random) -> PreparedSu
     """A submission with one fault: in the claim, in the records, or in a record at one layer."""
     terms = played.verified.mixing
     if terms is None:
-        raise ValueError("claims are of verified rounds")
+        raise ValueError("a faulty claim needs a verified round, but the round's mixing is plain")
     private, geometry = member.private_key, played.verified.geometry
     honest = make_claim(terms, [0] * terms.messages_per_user, private, system_random)
     changes: dict[str, Callable[[], PreparedClaim]] = {
@@ -174,7 +174,7 @@ def _other_claim(
     claim = change_field(honest.claim, draw)
     if (
         claim.signature == honest.claim.signature and draw.random() < 0.8
-    ):  # a signature made anew would be no change
+    ):  # a signature made afresh would be no change
         key = bindings.crypto_sign_seed_keypair(private)[1]
         signature = bindings.crypto_sign(claim_bytes(terms, claim), key)[
             : bindings.crypto_sign_BYTES

@@ -21,7 +21,7 @@ def spoiled_submission(verified: CheckedRound, member: Member, layer: int) -> Pr
         ValueError: the round is a plain one.
     """
     if verified.mixing is None:
-        raise ValueError("claims are of verified rounds")
+        raise ValueError("a spoiled record needs a verified round, but the round's mixing is plain")
     terms, geometry = verified.mixing, verified.geometry
     secrets = [random_scalar(system_random) for _ in range(geometry.messages_per_user)]
     records = [
@@ -42,7 +42,7 @@ def respelled_submission(verified: CheckedRound, member: Member) -> PreparedSubm
         ValueError: the round is a plain one, or has one message a user.
     """
     if verified.mixing is None or verified.geometry.messages_per_user < 2:
-        raise ValueError("two keys are needed, and only claims of verified rounds have keys")
+        raise ValueError("equal keys need a verified round with at least two messages per user")
     terms, geometry = verified.mixing, verified.geometry
     twice, *others = [random_scalar(system_random) for _ in range(geometry.messages_per_user - 1)]
     first = seal_record(terms, twice, 0)

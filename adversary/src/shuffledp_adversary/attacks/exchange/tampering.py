@@ -86,7 +86,7 @@ def replay(pool: Pool) -> list[bytes]:
     """
     earlier = pool.earlier
     if earlier is None:
-        raise ValueError("there was no earlier round to replay from")
+        raise ValueError("there is no earlier round whose messages could be replayed")
     return pool.replace(pool.others()[:1], lambda: earlier)
 
 

@@ -48,7 +48,7 @@ def run_copy(trials: int, *, guarded: bool) -> Pointing:
 
     `guarded`: later nodes drop repeated onions.
 
-    The adversary points at the message that stands on the board most often.
+    The adversary points at the message that is on the board most often.
     """
     hits = dropped = 0
     geometry = Geometry(suite="sealed-box", hops=HOPS, messages_per_user=MESSAGES, symbol_bytes=1)
