@@ -316,7 +316,7 @@ def test_a_desk_has_the_key_of_its_population(tmp_path: Path, deployment: Deploy
     wrong = EnrolmentConfig(
         population=other.population, key=deployment.keys_of("analyst"), codes=other.codes
     )
-    with pytest.raises(ConfigError, match="not the roster's"):
+    with pytest.raises(ConfigError, match="not the key that the roster has"):
         EnrolmentDesk(wrong, deployment.roster, tmp_path)
 
 

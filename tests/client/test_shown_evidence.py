@@ -165,8 +165,8 @@ def test_symbols_that_nobody_counts_are_no_evidence(case: Case) -> None:
     board = case.board(case.sent.messages)
     for wrong, match in (
         ({"symbols": b"\2" * 10}, "alphabet"),
-        ({"symbols": b"\1" * 9}, "lengths"),
-        ({"seed": bytes(31)}, "lengths"),
+        ({"symbols": b"\1" * 9}, "length"),
+        ({"seed": bytes(31)}, "length"),
     ):
         with pytest.raises(EvidenceError, match=match):
             case.check(case.bundle(board, **wrong), board)

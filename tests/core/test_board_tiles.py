@@ -143,5 +143,5 @@ def test_a_tile_that_someone_has_filled_up_is_not_read() -> None:
 
 
 def test_a_board_that_is_not_whole_messages_is_our_own_mistake() -> None:
-    with pytest.raises(ValueError, match="whole numbers"):
+    with pytest.raises(ValueError, match="whole number of"):
         TiledBoard.of(np.zeros(18, dtype=np.uint8), GEOMETRY)

@@ -54,7 +54,7 @@ def test_one_message_too_few_is_a_count_mismatch() -> None:
 
 
 def test_a_torn_batch_is_refused() -> None:
-    with pytest.raises(BadBatchError, match="torn"):
+    with pytest.raises(BadBatchError, match="damaged"):
         decode(packed([0] * 6)[:-1], geometry(), 2, 3)
 
 

@@ -387,5 +387,5 @@ def test_our_own_misuse_is_a_value_error() -> None:
     spec = RRShuffle(max_value=3, randomise=Fraction(1, 2))
     with pytest.raises(ValueError, match="2 counts"):
         estimate(spec, [30], 10)
-    with pytest.raises(ValueError, match="out of range"):
+    with pytest.raises(ValueError, match="must be above 0"):
         noise.half_width(0.0, 1.0)

@@ -157,6 +157,6 @@ def test_a_bucket_that_overflows_all_the_same_is_refused(tmp_path: Path) -> None
         shuffle.left_out(tmp_path / "out", 64) as out,
     ):
         shuffle.add(np.zeros((6, 1), dtype=np.uint8))
-        with pytest.raises(NodeFault, match="spread"):
+        with pytest.raises(NodeFault, match="unevenly"):
             next(shuffle.permute(out))
     assert not list(tmp_path.iterdir())

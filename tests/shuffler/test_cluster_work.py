@@ -164,9 +164,9 @@ def test_what_machines_keep_for_each_other_holds_no_record() -> None:
     )
     changed = parts[0].copy()
     changed[20] ^= 1
-    with pytest.raises(NodeFault, match="was changed"):
+    with pytest.raises(NodeFault, match="was altered"):
         order_bucket(replace(job, units=job.block), 0, np.empty(0, dtype=work.ENTRY), [changed])
-    with pytest.raises(NodeFault, match="was changed"):
+    with pytest.raises(NodeFault, match="was altered"):
         order_bucket(replace(job, units=job.block), 0, np.empty(0, dtype=work.ENTRY), [parts[1]])
 
 

@@ -110,7 +110,7 @@ def test_different_records_that_crowd_one_bucket_are_refused(tmp_path: Path) -> 
     def crowding(rows: Records) -> NDArray[np.uint64]:
         return tagger(os.urandom)(rows) >> np.uint64(32)
 
-    with pytest.raises(NodeFault, match="spread"):
+    with pytest.raises(NodeFault, match="unevenly"):
         indexed(tmp_path, records, crowding)
     assert not list(tmp_path.iterdir())
 

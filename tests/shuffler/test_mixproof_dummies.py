@@ -225,13 +225,13 @@ async def test_a_node_that_claims_a_users_key_is_named_and_the_entry_node_is_not
 async def test_nodes_of_rounds_without_dummies_send_none(world: World) -> None:
     await world.start()
     verified = await open_mixproof(world)
-    with pytest.raises(RoundStateError, match="send no dummies"):
+    with pytest.raises(RoundStateError, match="has no dummies of nodes"):
         await verified.dummies("node-1")
-    with pytest.raises(RoundStateError, match="send no dummies"):
+    with pytest.raises(RoundStateError, match="has no dummies of nodes"):
         await verified.bring(b"")
     plain = await world.open(SPEC)
     other = MixproofRound(world, plain, verified.terms)
-    with pytest.raises(RoundStateError, match="send no dummies"):
+    with pytest.raises(RoundStateError, match="has no dummies of nodes"):
         await other.dummies("node-2")
 
 

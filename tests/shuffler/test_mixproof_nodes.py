@@ -344,7 +344,7 @@ async def test_a_deleted_round_and_one_past_its_time_answer_nothing(world: World
     await world.ended("node-1", round_.round.round_id)
     world.ahead = 10**9
     await world.running["node-1"].node.abandon_overdue_rounds(0)
-    with pytest.raises(RoundStateError, match="are erased"):
+    with pytest.raises(RoundStateError, match="have been erased"):
         await round_.transcript(accusation)
     await world.delete("node-2", round_.round.round_id)
     with pytest.raises(UnknownRoundError):

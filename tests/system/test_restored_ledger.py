@@ -168,7 +168,7 @@ async def test_nodes_refuse_a_restored_ledger_until_all_that_it_forgot_is_charge
     # refuse.
     kept = operator.documents / f"{lost[0].round_id}.json"
     elsewhere = Path(shutil.move(kept, operator.world.folder / kept.name))
-    with pytest.raises(LedgerError, match="incomplete"):
+    with pytest.raises(LedgerError, match="still has gaps"):
         operator.restore()
     await operator.refused()
     shutil.move(elsewhere, kept)

@@ -243,6 +243,6 @@ def check_same_history(shown: CosignedCheckpoint, remembered: CosignedCheckpoint
     if size >= newer.window.base and newer.window.root(size) != older.checkpoint.root:
         raise LogProofError(
             f"the public log of {shown.checkpoint.size:,} entries does not extend the one of "
-            f"{remembered.checkpoint.size:,} that this device saw before: the ledger was set "
-            "back, or its accountant lies; do not take part"
+            f"{remembered.checkpoint.size:,} that this device saw before, so they are "
+            "two histories: the ledger was set back, or its accountant lies; do not take part"
         )
