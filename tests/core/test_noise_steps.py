@@ -55,7 +55,7 @@ def split_at(rate: Fraction) -> SplitMix:
 
 @pytest.mark.parametrize("make", [sgdl_at, split_at])
 def test_the_stated_number_of_steps_is_the_number_of_draws(
-    make: Callable[[Fraction], Mechanism],
+    make: Callable[[Fraction], SGDLShuffle | SplitMix],
 ) -> None:
     """Beside the few draws of the two geometrics; the stream is fixed, and so is the outcome."""
     spec = make(Fraction(1, 1000))
