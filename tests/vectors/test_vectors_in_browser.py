@@ -252,8 +252,8 @@ MUTANTS = {
 def answers_otherwise(page: VectorPage, module: str, cases: list[dict[str, Any]]) -> bool:
     """Whether some answer differs from what its case expects."""
     for start in range(0, len(cases), AT_ONCE):
-        some = cases[start : start + AT_ONCE]
-        for case, answer in zip(some, page.ask(module, some), strict=True):
+        batch = cases[start : start + AT_ONCE]
+        for case, answer in zip(batch, page.ask(module, batch), strict=True):
             if find_difference(case, answer) is not None and "unsupported" not in answer:
                 return True
     return False

@@ -132,8 +132,8 @@ def flooded_rounds(
     for reports in _reports(spec, [victim] + [others] * (honest - 1), count, arrays):
         shuffled = spec.count_sent(reports, arrays) + forged
         left = shuffled - forged
-        seen = left[:, 1] - left[:, 0] if histogram else left[:, 1]
-        views += seen[:, np.newaxis].tolist()
+        numbers = left[:, 1] - left[:, 0] if histogram else left[:, 1]
+        views += numbers[:, np.newaxis].tolist()
     return views
 
 
@@ -143,7 +143,7 @@ def daily_answers(
     """Number of ones that one user has answered up to each shown day, with fresh randomness."""
     arrays = arrays or RandomArrays()
     daily = randomise_in_bulk(YES_NO, np.full((count, shown[-1]), value), arrays)
-    return _each_until(shown, daily)
+    return _sum_until(shown, daily)
 
 
 def daily_totals(
@@ -159,7 +159,7 @@ def daily_totals(
         reports.sum(axis=1)
         for reports in _reports(YES_NO, [value] + [0] * (users - 1), days, arrays)
     ]
-    return _each_until(shown, np.concatenate(ones).reshape(count, shown[-1]))
+    return _sum_until(shown, np.concatenate(ones).reshape(count, shown[-1]))
 
 
 def daily_rappor(
@@ -176,17 +176,17 @@ def daily_rappor(
 
     def reports(bit: bool) -> NDArray[np.int64]:  # noqa: FBT001
         coins = arrays.bernoulli(Fraction(1, 2), count)
-        kept = np.where(arrays.bernoulli(FAKE, count), coins, bit)[:, np.newaxis]
+        permanent = np.where(arrays.bernoulli(FAKE, count), coins, bit)[:, np.newaxis]
         when_one, when_zero = (
             arrays.bernoulli(noise, count * shown[-1]).reshape(shape)
             for noise in (WHEN_ONE, WHEN_ZERO)
         )
-        return np.where(kept, when_one, when_zero).astype(np.int64)
+        return np.where(permanent, when_one, when_zero).astype(np.int64)
 
-    return _each_until(shown, reports(value == 1) - reports(value == 0))
+    return _sum_until(shown, reports(value == 1) - reports(value == 0))
 
 
-def _each_until(shown: Sequence[int], daily: NDArray[np.int64]) -> Views:
+def _sum_until(shown: Sequence[int], daily: NDArray[np.int64]) -> Views:
     """The sums of each row up to the shown days, of which the first is 1."""
     sums: Views = daily.cumsum(axis=1)[:, np.asarray(shown) - 1].tolist()
     return sums
@@ -217,5 +217,5 @@ def _reports(
     """
     most = max(1, _MOST_REPORTS // len(values))
     for start in range(0, count, most):
-        held = np.tile(np.array(values, dtype=np.int64), (min(most, count - start), 1))
-        yield randomise_in_bulk(spec, held, arrays)
+        rows = np.tile(np.array(values, dtype=np.int64), (min(most, count - start), 1))
+        yield randomise_in_bulk(spec, rows, arrays)
