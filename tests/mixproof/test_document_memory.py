@@ -200,5 +200,5 @@ def test_an_array_that_names_more_items_than_there_can_be_is_not_followed(head: 
 
 
 def test_extension_types_are_refused() -> None:
-    with pytest.raises(MalformedDocumentError, match="of type 0xc7"):
+    with pytest.raises(MalformedDocumentError, match="type 0xc7"):
         frames.check_frame(b"\xc7\x01\x05x")

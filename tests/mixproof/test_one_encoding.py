@@ -57,5 +57,5 @@ def test_the_analyst_shows_no_share(share: bytes, proof: bytes) -> None:
     check_trace(case, NODES + 1, Trace(accused))
     more = replace(accused, share=share, proof=proof)
     more = replace(more, signature=signer(NODES + 1)(signed_accused(case, NODES + 1, more)))
-    with pytest.raises(BadBlameError, match="analyst: shows a share"):
+    with pytest.raises(BadBlameError, match="analyst: states a share"):
         check_trace(case, NODES + 1, Trace(more))
