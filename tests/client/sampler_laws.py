@@ -18,6 +18,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    LocalLaplace,
     Mechanism,
     NodeColumns,
     NodeHistogram,
@@ -155,6 +156,10 @@ def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: C901, 
     if isinstance(spec, SplitMix):
         for size, chance in sgdl_law(spec.noise_epsilon, spec.shares).items():
             law[(value + size) % spec.modulus] += chance
+        return law
+    if isinstance(spec, LocalLaplace):
+        for size, chance in laplace_law(spec.epsilon_geo).items():
+            law[min(max(value + size, 0), spec.max_value)] += chance
         return law
     assert isinstance(spec, GeoShuffle | SGDLShuffle)
     noise = (

@@ -38,6 +38,7 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     HistogramSpec,
     KRRHistogram,
+    LocalLaplace,
     Mechanism,
     NodeColumns,
     NodeHistogram,
@@ -67,6 +68,7 @@ SPECS: list[Mechanism] = [
     RapporHistogram(
         symbols=3, fake=Fraction(2, 5), when_zero=Fraction(1, 4), when_one=Fraction(5, 7)
     ),
+    LocalLaplace(max_value=2, epsilon_geo=Fraction(1)),
     OneBitShuffle(max_value=3, randomise=Fraction(2, 5)),
     QuantisedRR(max_value=3, bits=2, randomise=Fraction(2, 5)),
     RRShuffle(max_value=2, randomise=Fraction(2, 5)),
@@ -88,6 +90,7 @@ LARGE: list[Mechanism] = [
         symbols=8, fake=Fraction(1, 3), when_zero=Fraction(1, 9), when_one=Fraction(5, 7)
     ),
     NodeSum(max_value=1000, noise_epsilon=Fraction(1), base=32, mean=460),
+    LocalLaplace(max_value=20, epsilon_geo=Fraction(3, 40)),
     OneBitShuffle(max_value=1000, randomise=Fraction(1, 7)),
     QuantisedRR(max_value=1000, bits=12, randomise=Fraction(1, 7)),
     RRShuffle(max_value=40, randomise=Fraction(1, 7)),
@@ -409,6 +412,7 @@ def test_answers_keep_the_shape_and_fit_the_code(
         RapporHistogram(
             symbols=max_value + 1, fake=chance, when_zero=Fraction(1, 3), when_one=Fraction(1, 2)
         ),
+        LocalLaplace(max_value=max_value, epsilon_geo=epsilon),
         OneBitShuffle(max_value=max_value, randomise=chance),
         QuantisedRR(max_value=max_value, bits=(max_value + 1) // 2, randomise=chance),
         RRShuffle(max_value=max_value, randomise=chance),

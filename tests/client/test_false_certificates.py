@@ -37,6 +37,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    LocalLaplace,
     Mechanism,
     NodeColumns,
     NodeHistogram,
@@ -66,6 +67,7 @@ NO_NOISE: list[Mechanism] = [
     NodeSum(max_value=4, noise_epsilon=Fraction(50), base=5, mean=4),
     NodeTree(symbols=5, noise_epsilon=Fraction(50), mean=1, spare=0, width=2),
     RapporHistogram(symbols=5, fake=HARDLY, when_zero=HARDLY, when_one=1 - HARDLY),
+    LocalLaplace(max_value=4, epsilon_geo=Fraction(50)),
     OneBitShuffle(max_value=4, randomise=HARDLY),
     QuantisedRR(max_value=4, bits=2, randomise=HARDLY),
     RRShuffle(max_value=4, randomise=HARDLY),
@@ -198,6 +200,7 @@ LOCAL: list[Mechanism] = [
         for r in (1, 3, 7, 20)
         for n in (1, 2, 10**5)
     ),
+    *(LocalLaplace(max_value=20, epsilon_geo=Fraction(1, n)) for n in (1, 3, 10**5)),
     *(GeoShuffle(max_value=20, epsilon_geo=Fraction(1, n), padding=9) for n in (1, 3, 10**5)),
     *(
         SGDLShuffle(max_value=k, noise_epsilon=Fraction(1, n), shares=m, padding=9)
@@ -277,6 +280,7 @@ SHARES = {
     "node-sum": 0.999,
     "node-tree": 0.999,
     "rappor-histogram": 0.56,
+    "local-laplace": 0.46,
     "one-bit-mean": 0.24,
     "quantised-rr": 0.76,
     "rr-shuffle": 0.86,

@@ -34,6 +34,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    LocalLaplace,
     Mechanism,
     NodeColumns,
     NodeHistogram,
@@ -80,6 +81,7 @@ SMALL_SPECS: dict[str, Mechanism] = {
     "rappor-histogram": RapporHistogram(
         symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
     ),
+    "local-laplace": LocalLaplace(max_value=5, epsilon_geo=Fraction(2, 3)),
     "one-bit-mean": OneBitShuffle(max_value=6, randomise=Fraction(2, 5)),
     "quantised-rr": QuantisedRR(max_value=6, bits=4, randomise=Fraction(2, 5)),
     "rr-shuffle": RRShuffle(max_value=6, randomise=Fraction(2, 5)),

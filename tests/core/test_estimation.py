@@ -25,6 +25,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    LocalLaplace,
     Mechanism,
     NodeColumns,
     NodeHistogram,
@@ -85,6 +86,7 @@ def test_every_mechanism_has_an_estimator() -> None:
         "rappor-histogram": RapporHistogram(
             symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
         ),
+        "local-laplace": LocalLaplace(max_value=3, epsilon_geo=Fraction(1)),
         "one-bit-mean": OneBitShuffle(max_value=3, randomise=Fraction(1, 2)),
         "quantised-rr": QuantisedRR(max_value=3, bits=2, randomise=Fraction(1, 2)),
         "rr-shuffle": RRShuffle(max_value=3, randomise=Fraction(1, 2)),

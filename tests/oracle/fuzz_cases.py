@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import shuffle_oracle as oracle
 from fuzz_columns import COLUMN_CASES
+from fuzz_local_laplace import local_laplace_case
 from msgspec import structs
 
 from shuffledp_core.errors import CannotCertify
@@ -41,16 +42,14 @@ KINDS: Final = (
     "krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix",
     "hadamard-histogram", "one-bit-mean", "split-mix", "rappor-histogram", "quantised-rr",
     "dummy-histogram", "node-histogram", "node-sum", "krr-dummy-histogram", "krr-node-histogram",
-    "node-tree", "node-columns",
+    "node-tree", "node-columns", "local-laplace",
 )  # fmt: skip
 CALIBRATED: Final = " (calibrated)"
 ROUNDING: Final = 1e-9
 """What both sides may differ by for floating point alone."""
 
 REACH: Final = 560.0
-"""Largest ε that the oracle knows, nats: it forgets chances below 1e-250, and beyond ln 1e250 = 576
-sees no others.
-"""
+"""Largest ε that the oracle knows, nats: it forgets chances below 1e-250, at ln 1e250 = 576."""
 
 MOST_POINTS: Final = 25_000
 """Longest law of a sum that is convolved."""
@@ -588,6 +587,7 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "local-matrix": _matrix,
     "dummy-histogram": _dummies,
     "hadamard-histogram": _hadamard,
+    "local-laplace": partial(local_laplace_case, Case),
     "one-bit-mean": _one_bit,
     "split-mix": _split,
     "rappor-histogram": _rappor,

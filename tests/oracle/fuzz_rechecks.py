@@ -24,6 +24,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    LocalLaplace,
     NodeColumns,
     NodeHistogram,
     NodeSum,
@@ -153,6 +154,7 @@ DRAWN: Final[dict[str, Callable[[Numbers], Any]]] = {
         blanket=blanket(n),
     ),
     "rr-shuffle": lambda n: RRShuffle(max_value=count(n, 10**6), randomise=chance(n)),
+    "local-laplace": lambda n: LocalLaplace(max_value=count(n, 10**6), epsilon_geo=10 * chance(n)),
     "one-bit-mean": lambda n: OneBitShuffle(max_value=count(n, 10**6), randomise=chance(n)),
     "quantised-rr": quantised,
     "geo-shuffle": lambda n: GeoShuffle(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 
+import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
@@ -356,6 +357,28 @@ def krr_rows(symbols: int, blanket: Fraction) -> list[Row]:
     shown = min(symbols, 3)
     rows = [[1 - blanket + rare if x == y else rare for y in range(shown)] for x in range(shown)]
     return [(*row, rare * (symbols - 3)) if symbols > 3 else tuple(row) for row in rows]
+
+
+def local_laplace_rows(max_value: int, rate: Fraction) -> list[Row]:
+    """local-laplace: discrete Laplace noise on a value, cut to 0..k; chances to 2^-200, of sum 1.
+
+    The chance of each single noise is added up, and the two tails by their closed form.
+    """
+    with mpmath.workdps(80):
+        ratio = mpmath.exp(-mpmath.mpf(rate.numerator) / rate.denominator)
+        rows = []
+        for value in range(max_value + 1):
+            tails = {0: ratio**value / (1 + ratio), max_value: ratio ** (max_value - value)}
+            tails[max_value] /= 1 + ratio
+            inner = (1 - ratio) / (1 + ratio)
+            chances = [
+                tails.get(place, inner * ratio ** abs(place - value))
+                for place in range(max_value + 1)
+            ]
+            row = [Fraction(int(mpmath.nint(chance * 2**200)), 2**200) for chance in chances]
+            row[value] += 1 - sum(row)
+            rows.append(tuple(row))
+    return rows
 
 
 def dummy_pairs(symbols: int, slots: int, fill: Fraction, honest: int) -> list[Pair]:

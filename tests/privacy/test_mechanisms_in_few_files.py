@@ -26,6 +26,7 @@ PRODUCT = [
 OWN = {
     "DummyHistogram": "dummies",
     "HadamardHistogram": "hadamard",
+    "LocalLaplace": "local_laplace",
     "NodeColumns": "node_columns",
     "NodeHistogram": "node_histogram",
     "NodeSum": "node_sum",
@@ -45,6 +46,7 @@ PUBLIC_NAMES = {
 ELSEWHERE = {
     "DummyHistogram": set[str](),
     "HadamardHistogram": set[str](),
+    "LocalLaplace": {"privacy/src/shuffledp_privacy/sums/local_laplace.py"},
     "NodeColumns": set[str](),
     "NodeHistogram": {
         "adversary/src/shuffledp_adversary/attacks/flood.py",

@@ -11,6 +11,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    LocalLaplace,
     Mechanism,
     OneBitShuffle,
     QuantisedRR,
@@ -28,7 +29,7 @@ Integers = NDArray[np.int64]
 
 def noise_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
     """Twice the ε, half the noise."""
-    if isinstance(spec, GeoShuffle):
+    if isinstance(spec, GeoShuffle | LocalLaplace):
         spec = msgspec.structs.replace(spec, epsilon_geo=2 * spec.epsilon_geo)
     elif isinstance(spec, SGDLShuffle | SplitMix):
         spec = msgspec.structs.replace(spec, noise_epsilon=2 * spec.noise_epsilon)

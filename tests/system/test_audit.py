@@ -82,6 +82,11 @@ def node_sum(users: int = 8, base: int = 4, mean: int = 20, **circumstances: obj
     return ask("node-sum", around(users, **circumstances), **parameters)
 
 
+def local_laplace(users: int = 8, largest: int = 3, epsilon: str = "1") -> Plan:
+    parameters = {"max_value": largest, "epsilon_geo": decimal(epsilon)}
+    return ask("local-laplace", Scenario(users, 1e-2), **parameters)
+
+
 def one_bit(users: int = 8, largest: int = 3, p: str = "0.4", **circumstances: object) -> Plan:
     return ask(
         "one-bit-mean", around(users, **circumstances), max_value=largest, randomise=decimal(p)
@@ -147,6 +152,7 @@ QUESTIONS: dict[str, Plan] = {
     "noise of a node in digits": node_sum(users=1, base=2),
     "noise of a node in two columns": node_columns(),
     "noise of a node in a tree": node_tree(),
+    "local laplace": local_laplace(),
     "one bit": one_bit(),
     "one bit, per unit": one_bit(users=4, largest=2, p="0.8", **METRIC),
     "quantised": quantised(),
@@ -228,6 +234,7 @@ def test_one_users_messages_contradict_no_local_guarantee(
         (one_bit(), coin_halved),
         (quantised(), coin_halved),
         (bits(), coin_not_flipped),
+        (local_laplace(), noise_halved),
         (geo(users=2, largest=4, epsilon="1"), noise_halved),
         (shares(), noise_halved),
         (pieces(), noise_halved),
@@ -239,6 +246,7 @@ def test_one_users_messages_contradict_no_local_guarantee(
         "one-bit-mean",
         "quantised-rr",
         "rr-shuffle",
+        "local-laplace",
         "geo-shuffle",
         "sgdl-shuffle",
         "split-mix",

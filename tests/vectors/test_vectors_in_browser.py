@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 NOT_OF_A_DEVICE = {"open", "seeded", "law", "submission"}
 """Kinds of cases about what nodes do, and what no mechanism of a page needs."""
 
-NOT_PLAYED = {"node-tree", "node-columns"}
+NOT_PLAYED = {"node-tree", "node-columns", "local-laplace"}
 
 
 AT_ONCE = 8

@@ -14,6 +14,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    LocalLaplace,
     Mechanism,
     NodeColumns,
     NodeHistogram,
@@ -40,6 +41,7 @@ MECHANISMS: Final[tuple[Mechanism, ...]] = (
     RapporHistogram(
         symbols=9, fake=Fraction(1, 4), when_zero=Fraction(1, 5), when_one=Fraction(3, 4)
     ),
+    LocalLaplace(max_value=40, epsilon_geo=Fraction(1, 9)),
     OneBitShuffle(max_value=1000, randomise=Fraction(1, 5)),
     QuantisedRR(max_value=100, bits=7, randomise=Fraction(2, 9)),
     RRShuffle(max_value=12, randomise=Fraction(1, 4)),

@@ -209,6 +209,7 @@ impl Mechanism {
                 let columns = Columns::of(value, sizes, mean, Some(width))?;
                 NodeColumns { symbols, columns, rate: rate("noise_epsilon")?, mean }
             }
+            "local-laplace" => return refuse(Code::Unsupported, "local Laplace noise"),
             _ => return malformed("an unknown mechanism"),
         })
     }

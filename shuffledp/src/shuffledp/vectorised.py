@@ -17,6 +17,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    LocalLaplace,
     Mechanism,
     OneBitShuffle,
     QuantisedRR,
@@ -115,6 +116,13 @@ def _(spec: GeoShuffle, values: Integers, generator: np.random.Generator) -> Int
     # numpy's geometric numbers begin at 1, not 0; in the difference that goes away.
     noise = generator.geometric(success, values.shape) - generator.geometric(success, values.shape)
     return _clamp(spec, values + noise)
+
+
+@randomise_all.register
+def _(spec: LocalLaplace, values: Integers, generator: np.random.Generator) -> Integers:
+    success = -np.expm1(-float(spec.epsilon_geo))
+    noise = generator.geometric(success, values.shape) - generator.geometric(success, values.shape)
+    return np.clip(values + noise, 0, spec.max_value)
 
 
 @randomise_all.register

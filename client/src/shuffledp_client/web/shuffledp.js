@@ -1583,7 +1583,7 @@ assign(MECHANISMS, {
   },
 });
 
-const NOT_PLAYED = ["node-tree", "node-columns"];
+const NOT_PLAYED = ["node-tree", "node-columns", "local-laplace"];
 
 /** A mechanism with its functions, from its form in documents. */
 export function mechanismOf(value) {

@@ -245,6 +245,35 @@ def sum_of_one_bit_reports(
     return _sum(float(value), error, ends, users, max_value)
 
 
+def sum_of_clamped_reports(
+    total: int, lowest: int, highest: int, users: Fraction, max_value: int, epsilon: float
+) -> Estimate:
+    """A sum from numbers with discrete Laplace noise that were clamped to 0..k.
+
+    What a report of 0 or k hides is geometric with mean φ/(1-φ), whatever the value is, so that
+    total + (highest - lowest) φ/(1-φ) is unbiased for all values. Its variance is the mean of
+    (2 n - lowest - highest) φ/(1-φ)², whatever the values are. The error is a
+    conditional mean of the noise without clamping, so it is beyond the mean of that noise's
+    largest 2.5% with probability 2.5% at most (docs/accounting.md, S24).
+
+    Args:
+        total: sum of the reports.
+        lowest: how many are 0.
+        highest: how many are k.
+        users: n, reports.
+        max_value: k.
+        epsilon: rate of the noise, nats per unit.
+    """
+    from shuffledp_core.bounds import noise
+
+    n = float(users)
+    beyond = math.exp(-epsilon) / -math.expm1(-epsilon)
+    value = total + (highest - lowest) * beyond
+    error = math.sqrt((2 * n - lowest - highest) * beyond / -math.expm1(-epsilon))
+    width = noise.mean_of_tail(n, epsilon, (1 - COVERAGE) / 2)
+    return _sum(value, error, (value - width, value + width), users, max_value)
+
+
 def sum_with_noise(
     total: Fraction,
     users: Fraction,

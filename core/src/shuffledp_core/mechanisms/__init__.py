@@ -22,6 +22,7 @@ from shuffledp_core.mechanisms.dummies import DummyHistogram
 from shuffledp_core.mechanisms.geo import GeoShuffle
 from shuffledp_core.mechanisms.hadamard import HadamardHistogram
 from shuffledp_core.mechanisms.krr import KRRHistogram
+from shuffledp_core.mechanisms.local_laplace import LocalLaplace
 from shuffledp_core.mechanisms.node_columns import NodeColumns
 from shuffledp_core.mechanisms.node_histogram import NodeHistogram
 from shuffledp_core.mechanisms.node_sum import NodeSum
@@ -46,6 +47,7 @@ __all__ = [
     "HadamardHistogram",
     "HistogramSpec",
     "KRRHistogram",
+    "LocalLaplace",
     "Mechanism",
     "NodeColumns",
     "NodeHistogram",

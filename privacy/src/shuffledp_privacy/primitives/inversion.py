@@ -22,7 +22,9 @@ MAX_STEPS = 200
 """Most steps: at least every eighth halves the bracket; in practice 10 to 15 are enough."""
 
 
-def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:
+def certified_epsilon(
+    upper: Curve, delta: float, ceiling: float, tolerance: float = TOLERANCE
+) -> float:
     """Finds the smallest ε in [0, ceiling] with upper(ε) <= delta. Nats; never below the truth.
 
     Args:
@@ -30,6 +32,7 @@ def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:
         delta: target, 1e-12 <= δ < 1.
         ceiling: an ε known to hold at δ = 0 (the local ε0), or `math.inf`: then the bracket is
             doubled from 1.
+        tolerance: relative width of the final bracket; a larger one is a looser ε in less time.
 
     Raises:
         UsageError: δ out of range.
@@ -47,7 +50,8 @@ def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:
             bad, good = good, 2 * good
             if good > 1e4:
                 raise CannotCertify(f"no epsilon up to {good / 2:g} reaches delta {delta:g}")
-    return _narrow(upper, delta, bad, good)[1]  # the end whose δ was seen to be small enough
+    # The end whose δ was seen to be small enough.
+    return _narrow(upper, delta, bad, good, tolerance)[1]
 
 
 def attained_epsilon(lower: Curve, delta: float, ceiling: float) -> float:
@@ -74,8 +78,10 @@ def attained_epsilon(lower: Curve, delta: float, ceiling: float) -> float:
     return _narrow(lower, delta, good, bad)[0]  # the end whose δ was seen to be large enough
 
 
-def _narrow(curve: Curve, delta: float, left: float, right: float) -> tuple[float, float]:
-    """A bracket of relative width TOLERANCE with curve(left) > delta >= curve(right) as probed.
+def _narrow(
+    curve: Curve, delta: float, left: float, right: float, tolerance: float = TOLERANCE
+) -> tuple[float, float]:
+    """A bracket of relative width `tolerance` with curve(left) > delta >= curve(right) as probed.
 
     Illinois steps on ln δ (order 1.44), kept off the ends by a part of the tolerance so that both
     ends move in. Until the right end is near, and whenever eight steps were not enough, the bracket
@@ -84,9 +90,9 @@ def _narrow(curve: Curve, delta: float, left: float, right: float) -> tuple[floa
     goal = math.log(delta)
     high, low, last = _log(curve(left)) - goal, -math.inf, 0
     for step in range(MAX_STEPS):
-        if right - left <= TOLERANCE * right:
+        if right - left <= tolerance * right:
             break
-        edge = 0.45 * TOLERANCE * right
+        edge = 0.45 * tolerance * right
         # While δ at the right end is far too small, or rounds to 0, a secant through it would
         # hardly move.
         if low < -4 * abs(goal) - 10:
