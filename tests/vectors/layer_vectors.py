@@ -15,6 +15,7 @@ from vector_cases import (
     Case,
     Fields,
     make_case,
+    mechanism_named,
     plain,
 )
 from vector_runner import FOLDER
@@ -43,20 +44,21 @@ def geometries() -> Iterator[Case]:
     for hops in (1, 0, 17):
         fields = {"mechanism": asked, "suite": "hpke", "hops": hops}
         yield make_case(f"{hops} hops", "geometry", fields, "MalformedDocumentError")
-    for name, parameters in {
-        "pieces beyond the most": {**plain(MECHANISMS[9]), "pieces": 100_001},
-        "a digit whose mean is below its largest value": {**plain(MECHANISMS[11]), "mean": 1},
-        "when_one below when_zero": {**plain(MECHANISMS[3]), "when_one": "1/6"},
-        "more bits than units": {**plain(MECHANISMS[5]), "bits": 101},
-        "too few dummies": {**plain(MECHANISMS[10]), "dummies": 47},
-        "a negative padding": {**plain(MECHANISMS[7]), "padding": -1},
-        "too many slots": {**plain(MECHANISMS[2]), "slots": 10_000},
-        "too many symbols for bits": {**plain(MECHANISMS[3]), "symbols": 32},
-        "a modulus below the largest value": {**plain(MECHANISMS[9]), "modulus": 10},
+    for name, (kind, changes) in {
+        "pieces beyond the most": ("split-mix", {"pieces": 100_001}),
+        "a digit whose mean is below its largest value": ("node-sum", {"mean": 1}),
+        "when_one below when_zero": ("rappor-histogram", {"when_one": "1/6"}),
+        "more bits than units": ("quantised-rr", {"bits": 101}),
+        "too few dummies": ("node-histogram", {"dummies": 47}),
+        "a negative padding": ("geo-shuffle", {"padding": -1}),
+        "too many slots": ("dummy-histogram", {"slots": 10_000}),
+        "too many symbols for bits": ("rappor-histogram", {"symbols": 32}),
+        "a modulus below the largest value": ("split-mix", {"modulus": 10}),
     }.items():
+        parameters = plain(mechanism_named(kind)) | changes
         fields = {"mechanism": parameters, "suite": "hpke", "hops": 3}
         yield make_case(name, "geometry", fields, "MalformedDocumentError")
-    for mechanism in (MECHANISMS[8], MECHANISMS[9]):
+    for mechanism in (mechanism_named("sgdl-shuffle"), mechanism_named("split-mix")):
         for rate, error in (
             (f"1/{2**21}", None),
             (f"1/{2**21 + 1}", "MalformedDocumentError"),
@@ -159,7 +161,7 @@ def envelopes() -> Iterator[Case]:
     for mechanism, hops in (
         (ASKED, 2),
         (RRShuffle(max_value=3, randomise=Fraction(1, 2)), 3),
-        (MECHANISMS[1], 4),
+        (mechanism_named("hadamard-histogram"), 4),
     ):
         geometry = Geometry.of(mechanism, "hpke", hops)
         name = f"{mechanism.kind} over {hops} hops"

@@ -17,6 +17,7 @@ from vector_cases import (
     Case,
     Fields,
     make_case,
+    mechanism_named,
     text_of,
 )
 from vector_world import (
@@ -83,7 +84,7 @@ def rounds() -> Iterator[Case]:
         bounds = EpsilonBounds(certified=50.0, attained=0.4)
         draft = make_draft(mechanism, certificate={"epsilon": bounds, "delta": delta})
         yield case(f"a genuine round of {mechanism.kind}", draft, policy=lenient)
-    for mechanism in (MECHANISMS[8], MECHANISMS[9]):
+    for mechanism in (mechanism_named("sgdl-shuffle"), mechanism_named("split-mix")):
         slow = msgspec.structs.replace(mechanism, noise_epsilon=Fraction(1, 2**63))
         yield case(
             f"{mechanism.kind} whose noise takes practically endless steps to draw",

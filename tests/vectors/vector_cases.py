@@ -55,6 +55,12 @@ MECHANISMS: Final[tuple[Mechanism, ...]] = (
 )  # fmt: skip
 """One of each kind; the coins of a sample reach every branch of each over the values drawn."""
 
+
+def mechanism_named(kind: str) -> Mechanism:
+    """The one of `MECHANISMS` with this name."""
+    return next(mechanism for mechanism in MECHANISMS if mechanism.kind == kind)
+
+
 ASKED: Final = KRRHistogram(symbols=4, blanket=Fraction(1, 2))
 """The mechanism of most rounds here."""
 

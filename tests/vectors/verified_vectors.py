@@ -17,6 +17,7 @@ from vector_cases import (
     Case,
     Fields,
     make_case,
+    mechanism_named,
     plain,
     text_of,
 )
@@ -147,7 +148,7 @@ def rounds() -> Iterator[Case]:
         }
         return make_case(name, "round", fields, error)
 
-    for mechanism in (ASKED, BITS, MECHANISMS[11]):
+    for mechanism in (ASKED, BITS, mechanism_named("node-histogram")):
         draft = verified_draft(mechanism)
         lenient: Fields = {"epsilon": 1e9, "epsilon_corrupted": "inf"}
         if not mechanism.needs_crowd:  # it has few dummies
