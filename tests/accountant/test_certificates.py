@@ -281,7 +281,7 @@ def test_lost_messages_leave_fewer_honest_reports(
     assert (document.dropped, document.invalid, document.holds) == (dropped, invalid, holds)
     words = " / ".join(document.assumptions)
     assert (
-        f"at least {honest} of the mixed reports are are complete of users who follow the protocol"
+        f"at least {honest} of the mixed reports are whole reports of users who follow the protocol"
         in words
     )
     assert (f"{dropped} messages were dropped by nodes" in words) == (losses != NO_LOSSES)
@@ -342,7 +342,7 @@ def test_a_guarantee_without_a_crowd_does_not_depend_on_people(kind: str, losses
         document = certificate(FINAL, other, analysis, ACCOUNT, losses)
         assert document.holds
         assert document.condition in " / ".join(document.assumptions)
-        assert "are complete" not in document.assumptions[1]
+        assert "whole reports" not in document.assumptions[1]
         recheck(from_json(to_json(document), Certificate))
 
 

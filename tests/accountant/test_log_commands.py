@@ -121,7 +121,7 @@ def test_a_server_that_never_ends_is_left_when_the_time_is_over() -> None:
         source.allowance = Allowance(LogLimits(seconds=3.0), lambda: next(now))
         with pytest.raises(ConfigError, match="--most-minutes"):
             source.fetch("checkpoint", 2**40)
-    with dripping() as address, pytest.raises(LogProofError, match="more than 10 bytes"):
+    with dripping() as address, pytest.raises(LogProofError, match="longer than the 10 bytes"):
         WebSource(address).fetch("checkpoint", 10)
     with pytest.raises(UnreachableError):
         WebSource(address).fetch("checkpoint", 10)

@@ -114,7 +114,7 @@ async def test_headers_that_are_forged_foreign_borrowed_or_contradictory_do_not_
         [*good, good[0]],
         [*good, world.header(round_id, "node-1", 300, signer=ANALYST)],
     ):
-        with pytest.raises(ForeignDocumentError, match="where the route is node-1, node-2, node-3"):
+        with pytest.raises(ForeignDocumentError, match="but the route is node-1, node-2, node-3"):
             await caller.settle(round_id, 300, wrong)
     assert (await caller.budget()).entries[0].state == "reserved"
     assert world.read(await caller.settle(round_id, 300, good)).stage == "final"

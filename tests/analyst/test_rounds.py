@@ -461,7 +461,7 @@ async def test_a_round_does_not_open_without_the_accountant(world: World) -> Non
         ({"population": "martians"}, "martians"),
         ({"route": ("node-1",)}, "2 to 16 nodes, not 1"),
         ({"route": ("node-1", "node-9")}, "node-9"),
-        ({"route": ("node-1", "accountant")}, "'accountant' is the accountant, not a node"),
+        ({"route": ("node-1", "accountant")}, "'accountant' is the accountant, not a mix node"),
         ({"suite": "rot13"}, "rot13"),
         ({"mechanism": "coin"}, "coin"),
         ({"mechanism": "krr-histogram", "size": 40_000}, "32768"),

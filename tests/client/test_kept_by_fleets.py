@@ -91,7 +91,7 @@ async def test_the_users_of_a_run_keep_their_responses_over_its_rounds(
     monkeypatch.setattr(Fleet, "verify", nothing)
     with ThreadPoolExecutor(1) as pool:
         system = DeployedSystem(deployment, POPULATION, None)
-        await play.play(system, np.arange(USERS), pool, once=False)  # type: ignore[arg-type] # threads are fewer to start
+        await play.play(system, play.FixedValues(np.arange(USERS)), pool, once=False)  # type: ignore[arg-type] # threads are fewer to start
     assert len(sent) == 3 * USERS
     width = rounds[0].geometry.plain_bytes
     first, second, other = (

@@ -55,8 +55,8 @@ class GoingAway:
                 if head[3] == HEADERS:
                     self.calls += 1
                     writer.write(frame(GOAWAY, 0, bytes(4) + INTERNAL_ERROR.to_bytes(4, "big")))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the caller has hung up
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the caller has hung up, or the test is over
         finally:
             writer.close()
 

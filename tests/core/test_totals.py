@@ -165,7 +165,7 @@ def test_toml_and_python_describe_one_total() -> None:
         ('ask = "total"\nof = "a"\n[fields.a]\nleast = 1\nparts = 1.5', "whole number"),
         ('ask = "total"\nof = "a"\n[fields.a]\nleast = 1\nmost = 1e14', "choose a larger least"),
         ('ask = "total"\nof = "a"\n[fields.a]\nnames = ["x"]\nmost = 1', "belong to least"),
-        ('ask = "total"\nof = "a"\n[fields.a]\nleast = "many"', "not a number"),
+        ('ask = "total"\nof = "a"\n[fields.a]\nleast = "many"', "must be a number such as"),
     ],
 )
 def test_a_wrong_description_gets_one_helpful_sentence(text: str, remedy: str) -> None:

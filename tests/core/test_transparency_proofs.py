@@ -32,7 +32,7 @@ def test_a_cosignature_states_its_time_and_holds_for_its_checkpoint_only() -> No
     assert check_cosignature(parse_note(NOTE.encode()), WITNESS_KEY) == 1_800_000_000
     other = Checkpoint(KEY.name, 8, bytes(range(32))).to_text()
     moved = sign_note(other, KEY, SIGNER.sign) + LINE
-    with pytest.raises(SignatureError, match="does not hold"):
+    with pytest.raises(SignatureError, match="does not verify"):
         check_cosignature(parse_note(moved.encode()), WITNESS_KEY)
     assert cosigners(parse_note(moved.encode()), [WITNESS_KEY]) == ()
 

@@ -58,7 +58,7 @@ def bundles(school: Path) -> list[str]:
 def test_a_name_with_a_blank_is_refused_and_not_made_two_people(school: Path) -> None:
     done = enrol(school, "mail,name\na@example.org,ada\nb@example.org,bob lovelace\n")
     assert done.returncode != 0
-    assert "'bob lovelace' is not a name for a client" in done.stderr
+    assert "'bob lovelace' is not a valid name for a client" in done.stderr
     assert bundles(school) == []
 
 

@@ -426,7 +426,7 @@ def attacks() -> dict[str, Attack]:
             lambda: put(cheats.Silent, 1), "UnansweredError", "no answer from node 1"
         ),
         "let out after silence": Attack(
-            nobody_answers, "RoundStateError", "position 2 has no batch"
+            nobody_answers, "RoundStateError", "the party at position 2 has no batch"
         ),
         "let out before settling": Attack(
             let_out_before_settling, "RoundStateError", "the batch may not leave yet", ("H7 left",)
@@ -584,7 +584,9 @@ def carried() -> dict[str, Attack]:
             couriers.damaged_then_whole, "unnoticed", ""
         ),
         "settled after refusal": Attack(
-            couriers.settled_after_refusal, "RoundStateError", "there is no accusation to settle"
+            couriers.settled_after_refusal,
+            "RoundStateError",
+            "there is no accusation to settle, or it was settled already",
         ),
         "another proof of one header": Attack(couriers.other_proof_of_a_header, "unnoticed", ""),
     }

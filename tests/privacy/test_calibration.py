@@ -22,6 +22,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    LocalLaplace,
     Mechanism,
     NodeColumns,
     NodeHistogram,
@@ -65,6 +66,7 @@ def parameter(spec: Mechanism) -> Fraction:
         NodeColumns: "noise_epsilon",
         NodeTree: "noise_epsilon",
         NodeSum: "noise_epsilon",
+        LocalLaplace: "epsilon_geo",
         OneBitShuffle: "randomise",
         QuantisedRR: "randomise",
         RRShuffle: "randomise",
@@ -88,7 +90,7 @@ def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
             return structs.replace(spec, when_zero=less, when_one=1 - less)
         case RRShuffle() | OneBitShuffle() | QuantisedRR():
             return structs.replace(spec, randomise=spec.randomise * (1 - share))
-        case GeoShuffle():
+        case GeoShuffle() | LocalLaplace():
             return structs.replace(spec, epsilon_geo=spec.epsilon_geo * (1 + share))
         case SGDLShuffle() | SplitMix() | NodeHistogram() | NodeSum() | NodeTree() | NodeColumns():
             return structs.replace(spec, noise_epsilon=spec.noise_epsilon * (1 + share))

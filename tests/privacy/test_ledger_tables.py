@@ -16,6 +16,7 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    LocalLaplace,
     Mechanism,
     NodeColumns,
     NodeHistogram,
@@ -43,6 +44,7 @@ SPECS: list[Mechanism] = [
     RapporHistogram(
         symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
     ),
+    LocalLaplace(max_value=8, epsilon_geo=Fraction(1, 2)),
     OneBitShuffle(max_value=8, randomise=Fraction(1, 3)),
     QuantisedRR(max_value=8, bits=3, randomise=Fraction(1, 3)),
     RRShuffle(max_value=2, randomise=Fraction(1, 3)),

@@ -39,7 +39,7 @@ def without_code(text: str) -> str:
 
 
 SECTIONS_OF: Final = {
-    "u": "K6 S18 S20 Composition C1 C2 C3 C5 C7 C13 C14 C15 C18 C19 C20",
+    "u": "K6 S18 S20 S24 Composition C1 C2 C3 C5 C7 C13 C14 C15 C18 C19 C20",
     "q": "k-RR K0 K1 K2 K3 K4 K5 K6 K7 K9 K10 K15 K16 S18 S21 S22 C21",
     "r": "The Sums S2 S3 S4 S5 S6b S7 S8 S13 S17 C12 All",
     "m": "S19 C17",
@@ -47,7 +47,7 @@ SECTIONS_OF: Final = {
     "β": "K0 K1 K3 K4 K5 K6 K10 K15",
     "v": "K8 All",
     "p": "k-RR K0 K1 K4 K5 K6 K7 K9 K10 K14 K16 S10 S21 S22 C10 C21",
-    "γ": "k-RR K1 K9 K10 K11 K12 K13 K14 K16 S10 S11 S18 S20 S21 S22 N7 N8 C6 C9 C21",
+    "γ": "k-RR K1 K9 K10 K11 K12 K13 K14 K16 S10 S11 S18 S20 S21 S22 S24 N7 N8 C6 C9 C21",
     "κ": "K0 K1 K2 K4 K5",
     "θ": "S3 S6b",
 }

@@ -201,6 +201,7 @@ def test_limits_leave_only_what_fits_or_refuse(shell: Shell) -> None:
         "krr-histogram",
         "hadamard-histogram",
         "rappor-histogram",
+        "local-laplace",
         "one-bit-mean",
         "quantised-rr",
         "rr-shuffle",

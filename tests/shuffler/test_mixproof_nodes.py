@@ -331,7 +331,7 @@ async def test_a_node_shows_no_step_for_what_does_not_stand(world: World) -> Non
             await round_.ask(1, inquiry)
     parts = [node_pb2.AnswerRequest(round_id=round_.round.round_id)]
     parts += [node_pb2.AnswerRequest(chunk=chunk) for chunk in chunked(b"no inquiry")]
-    with pytest.raises(MalformedDocumentError, match="not the inquiry"):
+    with pytest.raises(MalformedDocumentError, match="malformed inquiry"):
         async with translate_errors("node-1"):
             await joined(world.node("node-1").Answer(iter(parts)))
     assert (await round_.ask(1, good)).traces[0].origin is not None
@@ -560,7 +560,7 @@ async def test_a_node_that_exchanges_a_record_is_named_by_the_next_one(
     await world.close_round("node-1", round_.round.round_id)
     status = await world.ended("node-2", round_.round.round_id)
     assert status.error == "BadHopError"
-    assert status.reason == "node 1: the keys of the batch do not add up to the signed sum"
+    assert status.reason == "node 1: the keys of the batch do not add up to the sum that was signed"
 
 
 async def test_a_batch_of_a_plain_round_has_no_history_and_that_of_a_verified_one_has(

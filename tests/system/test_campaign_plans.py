@@ -257,7 +257,7 @@ def test_two_questions_that_one_kept_response_would_answer_are_refused(tmp_path:
         look_ahead(campaign, {}, [], dict([hours, visits]))
     for other in (kept("visits", question=1), kept("visits", population="others")):
         look_ahead(campaign, {}, [], dict([hours, other]))
-    with pytest.raises(UsageError, match="'sums': rr-shuffle keeps no response"):
+    with pytest.raises(UsageError, match="'sums': rr-shuffle memoises no response"):
         price(question(name="sums"), question(mechanism="rr-shuffle", question=3).plan(NODES, 0.8))
 
 

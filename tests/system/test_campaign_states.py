@@ -306,7 +306,7 @@ def test_a_described_question_is_asked_in_words(keys: Path, tmp_path: Path) -> N
     assert question.wording is not None
     assert question.wording.fields == ("sex", "sleep")
     for wrong, words in {
-        DESCRIPTION.replace('"table"', '"tables"'): "ask must be",
+        DESCRIPTION.replace('"table"', '"tables"'): "there is no ask = 'tables'",
         DESCRIPTION + WORDS: "both a wording and a description",
     }.items():
         with pytest.raises(ConfigError, match=words):

@@ -123,7 +123,7 @@ async def test_a_verified_round_has_the_dummies_of_every_node_and_anybody_can_ch
         # Seen by the next node on the list, which everybody checks.
         (dummies.FORGE, 1, "BadListError", "node-2: node 1: the list has a claim", "reserved"),
         # Seen by the next node in the batch.
-        (dummies.DROP, 1, "BadHopError", "node-2: node 1: the header counts", "reserved"),
+        (dummies.DROP, 1, "BadHopError", "node-2: node 1: the header states", "reserved"),
         (dummies.EXCHANGE, 1, "BadHopError", "node-2: node 1: the keys of the batch", "reserved"),
         # Seen by node 2, wherever the owner stands, and traced to the owner's claim.
         (dummies.BREAK, 1, "BadBlameError", "node 1: one of its own dummies", "reserved"),

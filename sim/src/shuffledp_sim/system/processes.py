@@ -34,7 +34,7 @@ from shuffledp_sim.system.nursery import ForkedProcess, Nursery
 from shuffledp_sim.system.nursery import available as nursery_works
 from shuffledp_sim.system.ports import Ports
 
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 300.0
 """Time a process may take until it reports healthy; on a healthy machine it needs about one."""
 
 STOP_SECONDS: Final = 10.0
