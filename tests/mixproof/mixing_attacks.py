@@ -1,7 +1,4 @@
-"""The attacks of docs/mixing.md, "Which check stops what".
-
-Each plays one and says what came of it: see `outcome`.
-"""
+"""The attacks of docs/mixing.md, "Which check stops what"; `outcome` says what came of each."""
 
 from __future__ import annotations
 

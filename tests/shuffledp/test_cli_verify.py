@@ -530,10 +530,7 @@ def test_a_folder_of_a_witnessed_deployment_is_verified_with_its_proof(
     final, both = issued(CertificateStage.FINAL), ("witness-1", "witness-2")
     (desk.folder / "manifest.json").write_bytes(manifest(witnessed).to_bytes())
     signed = result(witnessed, final, manifest_digest=document_digest(manifest(witnessed)))
-    for named, why in (
-        (msgspec.UNSET, "does not name its manifest"),
-        ("ab" * 32, "a different manifest"),
-    ):
+    for named, why in ((msgspec.UNSET, "does not name its"), ("ab" * 32, "a different manifest")):
         desk.write(result(witnessed, final, manifest_digest=named), "result.json")
         code, words = desk.verify(desk.folder)
         assert (code, why in words) == (1, True), words
