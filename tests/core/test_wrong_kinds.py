@@ -129,7 +129,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a map of names": (
         MAP.replace("from = 2.28\nto = 2.40\nstep = 0.02", 'names = ["west", "east"]'),
-        "a map has ranges, which 'lon' has not",
+        "a map needs ranges, and 'lon' has none",
     ),
     "a map of dust": (MAP.replace("0.01", "0.00001"), "at most 1,024 ranges, not 5,000"),
     "a map of too many cells": (

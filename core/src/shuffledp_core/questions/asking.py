@@ -178,8 +178,8 @@ class RecordQuestion:
         field = self.schema.field(self.fields[0])
         if not isinstance(field, RangeField):
             raise UsageError(
-                f"quantiles need a field of numbers in ranges, which {shorten(self.fields[0])} is "
-                'not: describe it by from, to and step, or ask = "counts"'
+                f"quantiles need a field of numbers in ranges, and {shorten(self.fields[0])} is "
+                'none: describe it by from, to and step, or ask = "counts"'
             )
 
     def _check_map(self) -> None:
@@ -196,8 +196,8 @@ class RecordQuestion:
         for name, coordinate, most in zip(self.fields, fields, (90, 180), strict=True):
             if not isinstance(coordinate, RangeField):
                 raise UsageError(
-                    f"a map has ranges, which {shorten(name)} has not: describe it by from, to and "
-                    "step"
+                    f"a map needs ranges, and {shorten(name)} has none: describe it by from, to "
+                    "and step"
                 )
             if not all(abs(float(edge)) <= most for edge in coordinate.edges):
                 raise UsageError(
