@@ -28,6 +28,7 @@ from shuffledp_core.mechanisms import (
     MECHANISMS,
     HadamardHistogram,
     KRRHistogram,
+    RapporHistogram,
     RRShuffle,
     SplitMix,
 )
@@ -74,7 +75,7 @@ def test_a_lie_in_a_single_message_under_noise_of_nodes_weighs_what_a_value_does
 
 # ------------------------------------------------------------------ the parts, without rounds
 
-QUARTER = Fraction(1, 4)
+QUARTER, FIFTH = Fraction(1, 4), Fraction(1, 5)
 
 
 def test_lies_are_all_ones_against_none_for_a_sum_of_bits() -> None:
@@ -102,6 +103,18 @@ def test_a_liar_moves_a_sum_of_pieces_by_half_of_the_modulus_whatever_the_others
     apart = (int(up.sum()) - int(down.sum())) % spec.modulus
     assert apart in {50, 51}
     assert isinstance(up, np.ndarray)
+
+
+def test_the_first_lie_is_the_one_farther_from_honest_answers_however_these_turn_out() -> None:
+    """A single honest answer of three liars has two noisy bits of three with probability .1.
+
+    Of the 192 that they imagine, half are noisy with probability below e^-40 (Chernoff).
+    """
+    spec = RapporHistogram(symbols=4, fake=Fraction(1, 100), when_zero=FIFTH, when_one=1 - FIFTH)
+    for _ in range(40):
+        far, near = extreme_lies(spec, 3, 10)
+        assert (far % 2).tolist() == [1, 1, 1]
+        assert (near % 2).tolist() == [0, 0, 0]
 
 
 HONEST_ROUND = PoisonedRound(

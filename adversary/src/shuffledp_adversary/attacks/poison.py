@@ -85,6 +85,10 @@ TRIED: Final = 128
 IMAGINED: Final = 16
 """Symbols that liars try, and boards beside which they try them, where the alphabet has as many."""
 
+IMAGINED_ANSWERS: Final = 64
+"""Honest answers of theirs that liars imagine beside each such board. Of a single one, most bits
+may be noise, and the wrong lie of a pair would seem the farther one."""
+
 _LESSON: Final = (
     "Where users add the noise, a lie weighs more than the largest value, because the estimate "
     "divides by the share of messages that carry information. Under node-histogram and node-sum a "
@@ -240,10 +244,13 @@ def extreme_lies(
     The answer is the sum, or the count of symbol 0. The liars do not know the other messages, so
     they try each choice with the analyst's estimator beside several boards, one message of which
     takes values all over the alphabet, and take the pair whose least difference is largest. The
-    first of the two is farther from the answer with honest reports of theirs.
+    first of the two is on average the farther from the answer with honest reports of theirs.
     """
     lies = list(_candidates(spec.alphabet, liars * spec.messages_per_user))
-    worthless = np.concatenate([_report(spec, _worthless(spec)) for _ in range(liars)])
+    worthless = [
+        np.concatenate([_report(spec, _worthless(spec)) for _ in range(liars)])
+        for _ in range(IMAGINED_ANSWERS)
+    ]
     honest = np.concatenate([_report(spec, 0) for _ in range(users)])
     rows = []
     for first in _spread(spec.alphabet, IMAGINED):
@@ -251,12 +258,13 @@ def extreme_lies(
         rows.append(
             [
                 _target(spec, np.concatenate([beside, sent]), users + liars, 0)
-                for sent in (worthless, *lies)
+                for sent in (*worthless, *lies)
             ]
         )
     answers = np.array(rows)
-    differences = np.abs(answers[:, :, None] - answers[:, None, :]).min(axis=0)
-    from_honest, apart = differences[0, 1:], differences[1:, 1:]
+    of_honest, of_lies = answers[:, :IMAGINED_ANSWERS], answers[:, IMAGINED_ANSWERS:]
+    from_honest = np.abs(of_honest[:, :, None] - of_lies[:, None, :]).mean(axis=(0, 1))
+    apart = np.abs(of_lies[:, :, None] - of_lies[:, None, :]).min(axis=0)
     pair = np.unravel_index(apart.argmax(), apart.shape)
     near, far = sorted(map(int, pair), key=lambda at: float(from_honest[at]))
     return lies[far], lies[near]
