@@ -97,6 +97,15 @@ class RoundInfo:
         """True until the round has ended."""
         return self.outcome == RUNNING
 
+    @property
+    def question_id(self) -> str:
+        """Identifier of the question in words; empty if the round has none, or it is not known."""
+        final = None if self.ending is None else self.ending.final
+        plan = None if self.announced is None else self.announced.plan
+        certificate = final or plan
+        wording = None if certificate is None else certificate.question_wording
+        return "" if wording is None else wording.id
+
     def step(self, stage: str, node: str = "") -> StageProgress | None:
         """How far a stage is at a party; None before it began there."""
         return self.steps.get((stage, node))

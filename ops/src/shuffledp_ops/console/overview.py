@@ -106,7 +106,7 @@ def _rounds(viewer: Viewer, snapshot: ConsoleSnapshot) -> Iterator[str]:
     if not snapshot.rounds:
         yield f'<p class="fine">{"None yet." if snapshot.at else "Reading …"}</p></section>'
         return
-    heads = ["round", "when", "people", "mechanism", "outcome", "reports", "ε"]
+    heads = ["round", "when", "people", "question", "mechanism", "outcome", "reports", "ε"]
     has_log = any(round_info.logged is not None for round_info in snapshot.rounds)
     heads += [_LOG_ENTRY] if has_log else []
     yield table(heads, (_row(round_info, has_log=has_log) for round_info in snapshot.rounds))
@@ -131,6 +131,7 @@ def _row(round_info: RoundInfo, *, has_log: bool) -> str:
             "round": f'<a href="/rounds/{round_info.round_id}/">{name}</a>',
             "when": moment(round_info.opened_at),
             "people": as_html(round_info.population),
+            "question": as_html(round_info.question_id),
             "mechanism": as_html(round_info.mechanism),
             "outcome": f'<span class="outcome {kind}">{_WORDS[kind]}</span>{why}',
             "reports": f"{round_info.accepted:,}" if round_info.accepted else "",
