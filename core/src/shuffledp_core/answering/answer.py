@@ -34,7 +34,7 @@ STEP: Final = 1.0
 
 
 def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, board: bytes) -> None:
-    """Checks that a result's estimate, and its counts of messages left out, follow from its board.
+    """Check that a result's estimate, and its counts of messages left out, follow from its board.
 
     Raises:
         BadBatchError, CountMismatchError: no answer can be computed from such a board.

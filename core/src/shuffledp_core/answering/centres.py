@@ -1,4 +1,4 @@
-"""The centre of the people in a table of two ordered fields, from one published histogram. Pure.
+"""The mean position of the people in a table of two ordered fields, from its histogram. Pure.
 
 docs/accounting.md, N12: both coordinates come from one round and one charge, with an ellipse of
 their joint error and an interval of each.
@@ -25,7 +25,7 @@ _CLOSE: Final = 0.05
 
 
 class CentreEstimate(NamedTuple):
-    """The mean of the middles of the cells of all people in cells.
+    """Estimated mean position of the people in a table's cells, each at the middle of a cell.
 
     Attributes:
         point: along each axis.
@@ -60,7 +60,7 @@ def centre_of(
     nodes: int,
     reports: float,
 ) -> CentreEstimate | None:
-    """The centre; None if the cells may be empty, so that there may be none.
+    """Estimate the mean position of the people in the cells; None if the cells may be empty.
 
     Args:
         counts: unbiased estimates of the cells row by row, and perhaps of the others.
@@ -93,7 +93,7 @@ def centre_of(
 
 
 class _Axes:
-    """Weighted sums of the counts, with the number of reports taken from their noise."""
+    """Weighted sums of a table's counts, with less noise because the number of reports is known."""
 
     def __init__(
         self,
@@ -115,19 +115,19 @@ class _Axes:
         self._reports = reports
 
     def add(self, query: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Estimate of a weighted sum, and the weights of the noise in it."""
+        """Estimate a weighted sum of the counts; return it with the weights of their noise."""
         common = float(query.mean())
         rest = query - common
         return float(rest @ self._counts) + common * self._reports, rest
 
     def width(self, rest: NDArray[np.float64]) -> float:
-        """Half-width of the 95% interval of a weighted sum; 0 if its noise is none."""
+        """Half-width of the 95% interval of a sum of noises with these weights; 0 without noise."""
         if not float(rest @ rest) > 1e-18:
             return 0.0
         return float(self._noise.widths(rest[np.newaxis], self._nodes, 1 - COVERAGE)[0])
 
     def farthest(self, axis: int, point: float, edge: float) -> float:
-        """The last coordinate from the point towards the edge that the counts do not exclude."""
+        """The end of a coordinate's 95% interval on the way from `point` to `edge`."""
 
         def is_excluded(number: float) -> bool:
             total, rest = self.add(self.numbers[axis] - number * self.inside)

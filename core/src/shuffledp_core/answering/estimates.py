@@ -30,7 +30,7 @@ COVERAGE: Final = 0.95
 
 
 class Present(NamedTuple):
-    """Numbers of the reports and nodes whose messages count.
+    """The numbers of reports and of nodes whose messages are in the counts.
 
     Attributes:
         reports: n, users' reports; a lost message is the m-th part of one. At least one message of
@@ -45,7 +45,7 @@ class Present(NamedTuple):
 
 
 class Dummies(NamedTuple):
-    """Dummies of one symbol among the users' messages.
+    """The binomial law of the number of users' dummies that carry one given symbol.
 
     Attributes:
         slots: messages that may be such dummies.
@@ -57,12 +57,12 @@ class Dummies(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Expected number."""
+        """Expected number of dummies."""
         return float(self.slots * self.rate)
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the number."""
+        """Standard deviation of the number of dummies."""
         return math.sqrt(self.slots * float(self.rate * (1 - self.rate)))
 
 

@@ -130,7 +130,7 @@ def count_intervals(
     false_rate: Fraction,
     added: Dummies | NodeNoise | None = None,
 ) -> tuple[Floats, Floats]:
-    """Intervals for x, where a count is Bin(x, p) + Bin(n - x, q), and what is added.
+    """95% intervals for x, from counts with the law Bin(x, p) + Bin(n - x, q) + added noise.
 
     Args:
         observed: counts, shape (counts,); each has an interval of its own.
@@ -158,7 +158,7 @@ def count_intervals(
 
 
 class _Noise(NamedTuple):
-    """Noise in a count besides the reports: a number of bits, and one of some values.
+    """Noise in a count besides the reports: the number of ones of some bits, plus a random number.
 
     Attributes:
         bits: independent bits.
@@ -172,7 +172,7 @@ class _Noise(NamedTuple):
 
 
 def _noises(added: Dummies | NodeNoise | None) -> tuple[_Noise, _Noise]:
-    """Noise that is added to a count, and to the number of all other messages."""
+    """The noise in a symbol's count, and the noise in the number of all other messages."""
     if added is None:
         return _Noise(), _Noise()
     if isinstance(added, Dummies):
@@ -188,7 +188,7 @@ def _noises(added: Dummies | NodeNoise | None) -> tuple[_Noise, _Noise]:
 def _largest_counts(
     observed: Integers, users: int, true_rate: Fraction, false_rate: Fraction, noise: _Noise
 ) -> Integers:
-    """The largest x for which a count of at most `observed` is not rare.
+    """The largest x at which a count of at most `observed` has probability above 2.5%.
 
     Computed once for each count.
     """
@@ -243,7 +243,7 @@ def _fewest(trials: int, chance: float, rest: float) -> int:
 def _computed_ends(
     users: int, true_rate: Fraction, false_rate: Fraction, noise: _Noise
 ) -> dict[int, int]:
-    """A cache of interval ends, because simulations repeat the same counts."""
+    """Cache of interval ends by count, one per argument list; simulations repeat counts."""
     del users, true_rate, false_rate, noise
     return {}
 
@@ -272,7 +272,7 @@ def rounded_sum_interval(
 
 @lru_cache(maxsize=4096)
 def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fraction) -> int:
-    """The largest sum of values under which at most `ones` ones are not rare.
+    """The largest sum of values under which at most `ones` ones have probability above 2.5%.
 
     Never below the truth.
     """
@@ -293,7 +293,7 @@ def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fractio
 def composition_laws(
     steps: Fraction, bits: int, users: int, flip: float, slope: float
 ) -> list[Bits]:
-    """Laws of the ones, one of which has the largest tail over all values that add up to `steps`.
+    """Laws of the number of ones; one has the largest tail of all values that sum to `steps`.
 
     `steps` is in bits.
 

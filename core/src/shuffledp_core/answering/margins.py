@@ -27,7 +27,7 @@ class PooledHistogram(Protocol):
     def pool(
         self, values: NDArray[np.float64], groups: NDArray[np.int64], present: Present
     ) -> Estimate:
-        """Fitted numbers of people in groups of symbols, all of one size.
+        """Fitted numbers of people in groups of symbols; every group has the same size.
 
         Args:
             values: unbiased estimates of all symbols, shape (symbols,), as `estimate` gives them.
@@ -65,11 +65,11 @@ class TableEstimate:
 
     @cached_property
     def cells(self) -> Estimate:
-        """Every symbol: the cells row by row, then the others."""
+        """Estimate for every symbol: the cells row by row, then the others."""
         return self._pool(np.arange(self.values.size)[:, np.newaxis])
 
     def margin(self, *axes: int) -> Estimate:
-        """Sums over all other axes, row by row along these, in ascending order."""
+        """Sums over all axes except these, row by row along these, in ascending order."""
         others = [axis for axis in range(len(self.shape)) if axis not in axes]
         symbols = np.arange(prod(self.shape)).reshape(self.shape)
         rows = prod(self.shape[axis] for axis in sorted(axes))
@@ -77,7 +77,7 @@ class TableEstimate:
 
     @cached_property
     def in_cells(self) -> Estimate:
-        """Number of people in any cell, that is, all but the others; an estimate of one value."""
+        """Number of people in any cell, that is, all but the others; an `Estimate` of one value."""
         return self.margin()
 
     def _pool(self, groups: NDArray[np.int64]) -> Estimate:
@@ -105,7 +105,7 @@ def pool_responses(
     blanket: Fraction,
     added: Dummies | NodeNoise | None = None,
 ) -> Estimate:
-    """Groups of symbols of k-RR: a report is in its own group with probability 1 - γ + γ m/k.
+    """Estimate groups of m symbols of k-RR: a report stays in its group at rate 1 - γ + γ m/k.
 
     Args:
         counts: of all symbols, shape (symbols,).
@@ -120,7 +120,7 @@ def pool_responses(
 
 
 def total_of_reports(groups: int, present: Present) -> Estimate:
-    """The group of all symbols: as many people as reports, without error."""
+    """Estimate for groups of all symbols: the number of reports, without error."""
     total = (float(present.reports),) * groups
     return Estimate(
         quantity="histogram",

@@ -35,7 +35,7 @@ _FARTHEST: Final = 5.0
 
 
 class QuantileEstimate(NamedTuple):
-    """A quantile: the first bin up to which at least this share of the users is.
+    """A quantile: the first bin up to which at least the given share of the users lies.
 
     Attributes:
         share: from 0 to 1.
@@ -115,7 +115,7 @@ class BinDistribution:
         return lows, highs
 
     def largest_shift(self, liars: int) -> float:
-        """Most that this number of reports moves the number of users up to any bin.
+        """Largest change that `liars` reports make to the number of users up to any bin.
 
         Compared with any other messages of theirs; reached by reports whose messages are all alike.
         """
@@ -127,7 +127,7 @@ class BinDistribution:
         return query_errors(self.spec, self.tree, queries, self.present.nodes)
 
     def quantile(self, share: float) -> QuantileEstimate:
-        """The quantile of this share, with the bins that no 95% interval of a prefix excludes.
+        """The quantile of this share, with an interval of bins from the prefixes' 95% intervals.
 
         Raises:
             UsageError: the share is not from 0 to 1.
@@ -165,7 +165,7 @@ class BinDistribution:
         return RangeEstimate(people, error, float(ends[0]), float(ends[1]))
 
     def _first_bin_that_may_reach(self, share: float) -> int:
-        """The first bin up to which the interval's upper end is at least the share."""
+        """The first bin up to which the prefix's upper end is at least the share."""
         ends = np.arange(1, self.counted + 1)
         likely = self._excess(ends, share) + self._margins(ends, share) >= 0
         likely[-1] = True
@@ -176,7 +176,7 @@ class BinDistribution:
         return self.counted - 1
 
     def _last_bin_that_may_be_needed(self, share: float) -> int:
-        """The last bin before which the interval's lower end is below the share."""
+        """The last bin before which the prefix's lower end is below the share."""
         ends = np.arange(self.counted)
         likely = self._excess(ends, share) - self._margins(ends, share) < 0
         for bins in _pieces(np.flatnonzero(likely)[::-1]):
@@ -212,7 +212,7 @@ class BinDistribution:
 
     @property
     def _tolerance(self) -> float:
-        """Users that floating-point numbers may be off by."""
+        """Largest rounding error of floating-point numbers of users."""
         return 1e-9 * max(self.reports, 1.0)
 
 
@@ -232,7 +232,7 @@ def distribution_of(
     lost: int = 0,
     wording: QuestionWording | None = None,
 ) -> BinDistribution | None:
-    """The distribution that an answer shows; None for mechanisms that know no error of ranges.
+    """The distribution over bins that an answer shows; None if range errors are unknown.
 
     Args:
         spec: the mechanism of the round.

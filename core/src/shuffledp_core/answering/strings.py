@@ -64,7 +64,7 @@ class OpenListAnswer:
 
 
 class ColumnCounts:
-    """The counts of every column, and the shares of cells that reach a number.
+    """The counts of every column, and the shares of cells whose counts reach given numbers.
 
     Given the counts without a text's own people, its cells are uniform and independent draws from
     the columns.
@@ -79,7 +79,7 @@ class ColumnCounts:
         """All counts that there are, ascending."""
 
     def reaching(self, numbers: NDArray[np.float64], more: int = 0) -> NDArray[np.float64]:
-        """Share of each column's cells with at least these counts, with `more` cells added.
+        """Share of each column's cells with counts of at least `numbers`, plus `more` cells.
 
         Shape (columns, numbers).
         """
@@ -88,7 +88,7 @@ class ColumnCounts:
         return np.asarray(np.clip((cells - np.array(below) + more) / cells, 0.0, 1.0))
 
     def below(self, numbers: NDArray[np.float64], more: int = 0) -> NDArray[np.float64]:
-        """Share of each column's cells with counts below these, with `more` cells added."""
+        """Share of each column's cells with counts below `numbers`, plus `more` cells."""
         cells = self._sorted.shape[1]
         below = [np.searchsorted(column, numbers) for column in self._sorted]
         return np.asarray(np.clip((np.array(below) + more) / cells, 0.0, 1.0))
@@ -141,7 +141,7 @@ def find_strings(
 def least_threshold(
     columns: ColumnCounts, candidates: int, most_false: float, more: int = 0
 ) -> tuple[float, float]:
-    """The least threshold with at most `most_false` false texts expected, and how many that are.
+    """The least threshold with few enough expected false texts, and their expected number.
 
     `more` cells of every column are counted in addition to those that reach it.
     """
@@ -153,7 +153,7 @@ def least_threshold(
 
 
 def _least_people(columns: ColumnCounts, candidates: int, most_false: float) -> int | None:
-    """The least number of people of a further text that is listed with probability `FOUND`."""
+    """The least number of people with which another text is listed with probability `FOUND`."""
     # The counts that the further text would add may reach the threshold, too.
     threshold, _ = least_threshold(columns, candidates, most_false, more=1)
     if math.isinf(threshold):
@@ -166,7 +166,7 @@ def _least_people(columns: ColumnCounts, candidates: int, most_false: float) -> 
 def _measure(
     columns: ColumnCounts, texts: Sequence[str], cells: NDArray[np.int64], reports: float
 ) -> list[FrequentText]:
-    """The number of people of each text: the lower median of its counts, less the others' part."""
+    """Number of people of each text: the lower median of its counts, less other texts' people."""
     number = columns.counts.shape[0]
     counts = columns.counts[np.arange(number)[:, np.newaxis], cells]
     medians = np.sort(counts, axis=0)[(number - 1) // 2]
@@ -179,7 +179,7 @@ def _measure(
 
 
 def _median_passes(columns: ColumnCounts, share: float) -> float:
-    """Least number that the lower median of a text's cells passes with this probability at most.
+    """Least number that the lower median of a text's counts exceeds with probability <= `share`.
 
     Without the text's own people.
     """
@@ -191,7 +191,7 @@ def _median_passes(columns: ColumnCounts, share: float) -> float:
 
 
 def _median_falls_below(columns: ColumnCounts) -> float:
-    """Largest number that the lower median of a text's cells is below with probability `_TAIL`."""
+    """Largest number below which the lower median of a text's counts is at most `_TAIL` likely."""
     numbers = columns.numbers
     size = columns.counts.shape[0]
     # Of the text's own cells, one in each column, the counts without its people may be lower.

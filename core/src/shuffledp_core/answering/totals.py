@@ -94,7 +94,7 @@ class FieldTotals:
 
 
 class CutErrors(NamedTuple):
-    """What a sum with this cut would have as errors, before anyone answers.
+    """Errors that a sum with this cut would have, known before anyone answers.
 
     Attributes:
         cut: values up to it count in full, in the unit of the field.
@@ -111,11 +111,11 @@ class CutErrors(NamedTuple):
 
 @runtime_checkable
 class NoisyCounts(Protocol):
-    """A mechanism that counts values behind noise of the nodes."""
+    """A mechanism whose histogram counts carry the noise of nodes."""
 
     @property
     def count_noise(self) -> CountNoise | None:
-        """One node's noise in the counts; None if their noise has no such law."""
+        """One node's noise in the counts; None if the nodes' noise is not a `CountNoise`."""
 
 
 def totals_of(
@@ -125,7 +125,7 @@ def totals_of(
     present: Present,
     truth: NDArray[np.int64] | None = None,
 ) -> FieldTotals | None:
-    """The sums that an answer shows; None unless its question adds up a field.
+    """The sums that an answer shows; None unless its question asks for the sum of a field.
 
     Args:
         spec: the mechanism of the round.
@@ -149,7 +149,7 @@ def errors_by_cut(wording: QuestionWording, noise: CountNoise, nodes: int) -> li
 
 
 class _Adder:
-    """The computation of the sums, in steps of the magnitudes."""
+    """Computes the sums of one answer, in steps of the magnitudes."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class _Adder:
         return errors
 
     def _weights(self, end: int) -> NDArray[np.float64]:
-        """What a person with each number adds to the sum, if it is cut at the number `end`."""
+        """Contribution of a person with each magnitude to the sum, if it is cut at `end`."""
         weights = self._multiples
         if end == weights.size - 1:
             return weights
@@ -224,12 +224,12 @@ class _Adder:
         return [self._noise.largest_sum(terms, missed) for terms in self._terms()]
 
     def _terms(self) -> list[int]:
-        """Number of noises in the count of each doubling."""
+        """Number of independent noises in the count of each doubling."""
         sizes = np.diff([0, *self._ends])
         return [int(size) * len(self._symbols) * self._nodes for size in sizes]
 
     def _choose(self, rising: list[int]) -> int:
-        """The last doubling that surely holds people, and those next to it that seem to."""
+        """The doubling of the cut: the last that surely holds people, or likely ones after it."""
         pooled = np.concatenate([[0.0], np.cumsum(self._counts[self._symbols].sum(axis=0)[1:])])
         people = np.diff(pooled[[0, *self._ends]])
         sure = np.flatnonzero(people > np.array(rising))
@@ -240,7 +240,7 @@ class _Adder:
         return doubling
 
     def _total(self, row: int, weights: NDArray[np.float64]) -> TotalEstimate:
-        """The sum of one group, with these weights of the numbers."""
+        """Estimate the sum of one group in which each magnitude has the given weight."""
         symbols = self._symbols[row]
         query = np.zeros(self._counts.size)
         query[symbols] = weights
@@ -268,14 +268,14 @@ class _Adder:
         return float((self._truth[symbols] @ weights).sum()) * self._step
 
     def _count_beyond(self, end: int) -> float:
-        """Upper bound of the number of people above a cut, whichever cut is chosen."""
+        """Upper bound of the number of people above a cut, valid for all cuts together."""
         query = np.zeros(self._counts.size)
         query[self._symbols[:, end + 1 :].ravel()] = 1.0
         value, _, width = self._add(query, 2 * (1 - COVERAGE) / len(self._ends))
         return min(max(value + width, 0.0), self._reports)
 
     def _add(self, query: NDArray[np.float64], missed: float) -> tuple[float, float, float]:
-        """Estimate of a weighted sum, its standard error and half-width, of noise alone.
+        """Estimate of a weighted sum, with its standard error and half-width due to noise alone.
 
         The number of reports is known: what all counts have in common is taken from it.
         """
@@ -286,11 +286,11 @@ class _Adder:
         return float(rest @ self._counts) + common * self._reports, error, width
 
     def _error(self, rest: NDArray[np.float64]) -> float:
-        """Standard error of a weighted sum of noises, all of which are free."""
+        """Standard error of a weighted sum of independent noises."""
         return math.sqrt(float(rest @ rest) * self._nodes) * self._noise.deviation
 
     def _name(self, row: int) -> str:
-        """The group of a row in words."""
+        """Name of the group in a row, in words."""
         axes = [axis for at, axis in enumerate(self._wording.axes) if at != self._axis]
         parts = []
         for axis in reversed(axes):

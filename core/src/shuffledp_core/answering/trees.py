@@ -53,7 +53,7 @@ class BinTree:
 
     @cached_property
     def widths(self) -> NDArray[np.int64]:
-        """Bins of each group; shape (groups,). One group of all bins where there are none."""
+        """Number of bins in each group, shape (groups,); a single group if there are none."""
         width = self.width if self.has_groups else self.bins
         starts = np.arange(0, self.bins, width)
         return np.diff(np.append(starts, self.bins))
@@ -64,12 +64,12 @@ class BinTree:
         return np.asarray(np.add.reduceat(queries, starts, axis=-1))
 
     def spread(self, groups: Floats) -> Floats:
-        """A group's number at each of its bins; shape (..., bins) from (..., groups)."""
+        """Repeat each group's number at each of its bins; shape (..., bins) from (..., groups)."""
         return np.repeat(groups, self.widths, axis=-1)
 
     @cached_property
     def _variances(self) -> Floats:
-        """Variance of each group's estimate from its count and bins, in units of a count's."""
+        """Variance of each group's estimate, from its count and its bins, in units of a count's."""
         widths = self.widths.astype(np.float64)
         return widths / (widths + 1) if self.has_groups else widths
 
@@ -223,7 +223,7 @@ def bin_widths(spec: ColumnsSpec, tree: BinTree, nodes: int) -> Floats:
 
 
 def _kinds_of(tree: BinTree, queries: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Different weights of the counts in each query, and how many counts have each.
+    """The different absolute weights of counts in each query, and the number of counts with each.
 
     The sign of a weight does not matter to symmetric noise.
     """

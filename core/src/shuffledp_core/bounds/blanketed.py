@@ -33,7 +33,7 @@ _NATS: Final = 34.0
 
 
 class UniformMessages(NamedTuple):
-    """Messages that are, independently, uniform over all symbols, or else are not counted.
+    """Messages each of which is uniform over all symbols with probability `fill`, else not counted.
 
     Attributes:
         number: how many.
@@ -119,7 +119,7 @@ class BlanketedCounts:
         return max(0.0, total * (1 - 2 * MARGIN) - math.exp(epsilon) * OUTSIDE)
 
     def _fewest_others(self) -> int:
-        """Number that uniform messages of symbols other than a and b rarely fall short of."""
+        """Likely lower bound of the number of uniform messages of symbols other than a and b."""
         fewest = 0
         for group in self.groups:
             mean = group.number * float(group.fill) * (self.symbols - 2) / self.symbols

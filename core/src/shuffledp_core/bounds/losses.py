@@ -23,7 +23,7 @@ MOST_LOSSES: Final = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivacyLosses:
-    """Bounds of the probabilities of losses under P.
+    """Bounds of the privacy losses of a pair (P, Q), and of their probabilities under P.
 
     Attributes:
         least: lower bounds of the losses, nats, shape (losses,), falling.
@@ -53,7 +53,7 @@ class PrivacyLosses:
         return np.minimum(1.0, finite + self.infinite_high)
 
     def count_above(self, epsilon: float) -> int:
-        """Number of losses whose upper bound is above ε: no other adds to the certified δ."""
+        """Number of losses with an upper bound above ε; only these add to the certified δ."""
         return bisect_left(self.most, -epsilon, key=lambda loss: -float(loss))
 
     def attained_delta(self, epsilon: float) -> float:
@@ -62,7 +62,7 @@ class PrivacyLosses:
         return min(1.0, finite * (1 - MARGIN) + self.infinite_low)
 
     def combine(self, other: PrivacyLosses) -> PrivacyLosses:
-        """Combine the losses of two independent outcomes: add each to each."""
+        """Losses of two independent outcomes together: the sums of all pairs of losses."""
         import numpy as np
 
         most = np.add.outer(self.most, other.most).ravel()

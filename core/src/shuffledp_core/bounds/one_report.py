@@ -41,7 +41,7 @@ _LARGEST_RATE: Final = 300
 
 
 class _Change(NamedTuple):
-    """Counts of a and b that are likelier before the change, by their likelihood ratios.
+    """A pair of counts of a and b that is likelier before the change, by its likelihood ratios.
 
     Attributes:
         old: p(z_a - 1)/p(z_a) for the count of a.
@@ -113,7 +113,7 @@ class OneReport:
         return min(1.0, delta * (1 - 4 * MARGIN) / table.likely_high)
 
     def _sent_alone(self, epsilon: float) -> float:
-        """Contribution of counts of a above all dummies, which only the report itself explains."""
+        """Contribution to δ of counts of a above all dummies, which only the report explains."""
         other = float(self.blanket / self.symbols)
         match = float(1 - self.blanket) + other
         return max(0.0, match - math.exp(epsilon) * other)
@@ -144,7 +144,7 @@ class OneReport:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    """Everything that does not depend on ε.
+    """The quantities of a `OneReport` that do not depend on ε.
 
     Attributes:
         changes: pairs of counts that can be likelier before the change.
@@ -210,7 +210,7 @@ def _table(report: OneReport) -> _Table:
 def _other_symbols(
     symbols: int, falls: float, low_end: float, high: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """S of a number of symbols and its probabilities, one for each pair of numbers of E and H.
+    """Values and probabilities of the statistic S of the other symbols, by numbers of E and H.
 
     Args:
         symbols: k - 2.

@@ -36,7 +36,7 @@ _LAW: Final = 1e-14
 def noise_given_total(
     rate: Fraction, mean: int, symbols: int, spare: int, nodes: int, cells: int, total: int
 ) -> NodeNoise:
-    """Noise of `cells` symbols together, where that of all `symbols` is `total`.
+    """Noise of `cells` symbols together, given that the noise of all symbols sums to `total`.
 
     The noises of all symbols are exchangeable, so that its expectation is total cells / symbols.
     The law takes no account of the room that each node's dummies have, `spare` beyond their mean:
@@ -124,7 +124,7 @@ def _masses(law: SumLaw) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
 
 
 def _ends(places: NDArray[np.int64], law: NDArray[np.float64], tail: float) -> tuple[float, float]:
-    """Values that are passed downwards and upwards with probability `tail` at most."""
+    """Values that a noise falls below, and exceeds, with probability `tail` at most each."""
     import numpy as np
 
     below, above = np.cumsum(law), np.cumsum(law[::-1])

@@ -64,12 +64,12 @@ class CountNoise(NamedTuple):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation in one count, without the condition."""
+        """Standard deviation of the noise in one count, without the condition on the sum."""
         return float(bounded_laplace_variance(self.rate, self.mean) ** 0.5)
 
     @property
     def room_probability(self) -> float:
-        """Lower bound of the probability that a first draw meets the condition."""
+        """Lower bound of the probability that a first draw meets the condition on the sum."""
         import numpy as np
 
         law = law_of_sum(self.rate, self.mean, self.counts)

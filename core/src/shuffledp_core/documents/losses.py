@@ -31,7 +31,7 @@ class Losses:
         return -(-self.invalid // messages_per_user)
 
     def count_spoiled(self, messages_per_user: int) -> int:
-        """Least number of reports that are not whole, whether user or node spoiled them."""
+        """Least number of incomplete reports, whether a user or a node made them so."""
         return -(-(self.invalid + self.dropped) // messages_per_user)
 
 

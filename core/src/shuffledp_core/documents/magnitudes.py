@@ -1,4 +1,4 @@
-"""Symbols of numbers that are added up: magnitudes, to which devices round at random.
+"""Symbols for numbers that are summed: magnitudes, to which devices round at random.
 
 docs/protocol.md, "Magnitudes"; docs/accounting.md, N11.
 """
@@ -32,7 +32,7 @@ class SymbolMagnitudes(
     tag_field="kind",
     tag="magnitudes",
 ):
-    """Symbols stand for rising numbers from 0 whose distances double, as in floating point.
+    """Symbols that stand for rising numbers from 0, with distances that double as in floats.
 
     Numbers are multiples of the decimal `step`: the first 2 `parts` of them are consecutive, and
     after every `parts` symbols the distance doubles. A device rounds an answer up or down at
@@ -57,7 +57,7 @@ class SymbolMagnitudes(
         parse_decimal(spell_decimal(self.value(self.size - 1)))
 
     def multiple(self, symbol: int) -> int:
-        """The number that a symbol stands for, in steps."""
+        """The number that a symbol stands for, as a multiple of `step`."""
         return multiple_of(symbol, self.parts)
 
     def value(self, symbol: int) -> Decimal:
@@ -69,7 +69,7 @@ class SymbolMagnitudes(
         return f"about {spell_decimal(self.value(symbol))} {unit}".rstrip()
 
     def locate(self, answer: str, integers: RandomIntegers | None = None) -> int:
-        """The symbol of an answer, drawn; by default from the operating system's randomness.
+        """Draw the symbol of an answer, by default with the operating system's randomness.
 
         Raises `ValueError`, which does not repeat the answer: values are secret.
         """
@@ -90,11 +90,11 @@ class SymbolMagnitudes(
         return f"0 or more {unit}".rstrip() + f", above {largest} counted as that"
 
     def texts(self) -> Iterator[str]:
-        """Every text in it."""
+        """The strings of this part of a wording: the step."""
         yield self.step
 
 
 def multiple_of(symbol: int, parts: int) -> int:
-    """The number that a symbol of magnitudes stands for, in steps."""
+    """The number that a symbol of magnitudes with `parts` parts stands for, in steps."""
     doublings, part = divmod(symbol, parts)
     return part if doublings == 0 else (parts + part) << (doublings - 1)

@@ -135,7 +135,7 @@ class Roster(Document, frozen=True, kw_only=True):
 
     @property
     def log_terms(self) -> LogTerms | None:
-        """What devices require of the public log; None: nothing."""
+        """What devices require of the public log; None if they require nothing."""
         return self.log if isinstance(self.log, LogTerms) else None
 
     def __post_init__(self) -> None:
@@ -289,7 +289,7 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def honest(self) -> int:
-        """Number of honest users that the guarantee counts on, of the smallest number of reports.
+        """Number of honest users that the guarantee counts on if only `min_reports` reports come.
 
         Only the protected user, if the mechanism needs no crowd.
         """
@@ -316,7 +316,7 @@ class LedgerPosition(_Part, frozen=True, kw_only=True):
 
 
 class EpsilonBounds(_Part, frozen=True, kw_only=True):
-    """Upper (certified) and lower (attained) bound of ε; the paper's, to compare.
+    """Certified upper and attained lower bound of ε, and the published bound for comparison.
 
     None: infinite or not available.
     """
@@ -327,7 +327,7 @@ class EpsilonBounds(_Part, frozen=True, kw_only=True):
 
 
 class CorruptedGuarantee(_Part, frozen=True, kw_only=True):
-    """(ε_L, δ) that each user keeps when every node is corrupt. None: no guarantee."""
+    """The (ε_L, δ) that each user keeps if every node is corrupt; None without a guarantee."""
 
     epsilon: float | None
     delta: float

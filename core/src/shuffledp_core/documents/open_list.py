@@ -1,4 +1,4 @@
-"""Symbols of an open list: a text without a list of names becomes one cell of each of its hashes.
+"""Symbols of an open list: a text is hashed once per column, and each hash names a cell there.
 
 docs/protocol.md, "Open lists". Devices need no list. A reader of the result who has a list of
 candidates looks up each of them in the counts.
@@ -44,7 +44,7 @@ class SymbolHashes(
     tag_field="kind",
     tag="hashes",
 ):
-    """A text without a list of names: its symbol is a hash, which has a cell in each column.
+    """Meaning of an open list's symbols: hashes of any text, with a cell in each column.
 
     Attributes:
         salt: 16 bytes in lower-case hex, public and fixed before anyone answers; by default a hash
@@ -80,7 +80,7 @@ class SymbolHashes(
         return (1 << self.bits,) * self.columns
 
     def name(self, symbol: int, unit: str) -> str:
-        """The symbol, which has no words of its own: the hash in hex."""
+        """The symbol in words: as it has no name of its own, its hash in hex."""
         digits = -(-self.columns * self.bits // 4)
         return f"text with hash {symbol:0{digits}x} {unit}".rstrip()
 
@@ -112,7 +112,7 @@ class SymbolHashes(
         return f"{words}, {unit}" if unit else words
 
     def texts(self) -> Iterator[str]:
-        """Every text in it."""
+        """The strings of this part of a wording: the salt."""
         yield self.salt
 
 

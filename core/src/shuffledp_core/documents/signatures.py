@@ -79,7 +79,7 @@ def _has_good_form(public_key: bytes, signature: bytes) -> bool:
 
 
 def _equations(triples: Sequence[Triple]) -> list[bool]:
-    """Step 4 for each signature: True if its equation holds."""
+    """Step 4 of `check_signature` for each signature: True if its equation holds."""
     batch = _batch()
     if batch is not None and len(triples) >= batch.fewest:
         return batch.hold(triples)
@@ -100,7 +100,7 @@ def _y_of(point: bytes) -> int:
 
 
 def openssl(public_key: bytes, signature: bytes, message: bytes) -> None:
-    """Step 4 by OpenSSL."""
+    """Step 4 of `check_signature`, the signature's equation, by OpenSSL."""
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
     except ValueError as error:
@@ -108,7 +108,7 @@ def openssl(public_key: bytes, signature: bytes, message: bytes) -> None:
 
 
 def libsodium(public_key: bytes, signature: bytes, message: bytes) -> None:
-    """Step 4 by libsodium, in half of OpenSSL's time.
+    """Step 4 of `check_signature` by libsodium, in half of OpenSSL's time.
 
     PyNaCl must be installed, and pass `is_ours`.
     """
@@ -132,7 +132,7 @@ part of order 8.
 
 
 def is_ours(equation: Equation) -> bool:
-    """True if step 4 must refuse a signature that only the equation with the cofactor accepts."""
+    """True if this step 4 refuses a signature that holds only in the equation with the cofactor."""
     try:
         equation(_KEY, _WITH_COFACTOR, b"0")
     except InvalidSignature:
@@ -141,7 +141,7 @@ def is_ours(equation: Equation) -> bool:
 
 
 def of_wheel(library: Any) -> Equation:
-    """Step 4 by the optional wheel `shuffledp-accel`, in half of libsodium's time.
+    """Step 4 of `check_signature` by the wheel `shuffledp-accel`, twice as fast as libsodium.
 
     docs/adr/0012-accelerator.md.
     """
@@ -155,7 +155,7 @@ def of_wheel(library: Any) -> Equation:
 
 
 def agrees(equation: Equation) -> bool:
-    """True if step 4 accepts a fresh signature of OpenSSL but not with a bit changed.
+    """True if this step 4 accepts a fresh signature of OpenSSL, and refuses it with a bit changed.
 
     And if it `is_ours`.
     """
@@ -180,7 +180,7 @@ _KEYS: Final = 64
 
 
 class SignatureBatch:
-    """Step 4 for many signatures at a time, by the lanes of the optional wheel.
+    """Step 4 of `check_signature` for many signatures at a time, by the wheel's vector lanes.
 
     Each is checked by itself: the equation is the same as of one, and no sum of several is.
     docs/adr/0012-accelerator.md.
@@ -238,7 +238,7 @@ def _signed_probe(key: Ed25519PrivateKey) -> Triple:
 
 @cache
 def _batch() -> SignatureBatch | None:
-    """The wheel's batches, tested; None without a fast path, or if they fail."""
+    """The wheel's batch verifier, tested; None without a fast path, or if the test fails."""
     from shuffledp_core.onion.acceleration import VARIABLE, AcceleratorWarning, engine, wheel
 
     fast = engine()
@@ -270,7 +270,7 @@ def _equation() -> Equation:
 
 
 def _wheel_equation() -> Equation | None:
-    """The wheel's equation, tested; None without the wheel, with an older one, or if it fails."""
+    """The wheel's step 4, tested; None without the wheel, with an older one, or if it fails."""
     from shuffledp_core.onion.acceleration import VARIABLE, AcceleratorWarning, wheel
 
     library = wheel()

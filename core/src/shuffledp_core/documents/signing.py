@@ -56,7 +56,7 @@ def sign_each(private_keys: Sequence[bytes], messages: Sequence[bytes]) -> list[
 
 
 def agrees(library: Any) -> bool:
-    """True if a wheel's keys and signatures are OpenSSL's, under one key and under several."""
+    """True if the wheel's keys and signatures equal OpenSSL's, under one key and under several."""
     keys = generate_keys(3)
     messages = [system_random(length) for length in (0, 1, 300)]
     publics = b"".join(_key(private).public_key().public_bytes_raw() for private in keys)

@@ -64,7 +64,7 @@ def check_claim(
 def check_claims(
     round_id: str, population: str, enrolment_key: bytes, pairs: Sequence[tuple[Signed, Signed]]
 ) -> list[GenuineClaim | ClientFault]:
-    """Vectorised `check_claim` of (credential, claim): what it gives or raises for each."""
+    """Vectorised `check_claim` of (credential, claim): the genuine claim or the error of each."""
     owners = _check_credentials(population, enrolment_key, [credential for credential, _ in pairs])
     # A credential is no secret, entry nodes see it: only its key's signature shows that its owner
     # sent this.

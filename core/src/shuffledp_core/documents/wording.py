@@ -56,7 +56,7 @@ FieldValue: TypeAlias = str | int | float | Decimal | bool | None
 
 
 class _Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A piece of a wording."""
+    """Base of the parts of a wording."""
 
 
 class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="names"):
@@ -80,7 +80,7 @@ class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="name
         return f"{self.names[symbol]} {unit}".rstrip()
 
     def locate(self, answer: str) -> int:
-        """The symbol of an answer. `ValueError`, which does not repeat it: values are secret."""
+        """The symbol of an answer; the `ValueError` does not repeat it, as answers are secret."""
         composed = unicodedata.normalize("NFC", answer.strip(BLANKS))
         if composed not in self.names:
             raise ValueError(f"expected one of {self.describe('')}")
@@ -92,12 +92,12 @@ class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="name
         return ", ".join(shown) + (", ..." if self.size > len(shown) else "")
 
     def texts(self) -> Iterator[str]:
-        """Every text in it."""
+        """The strings of this part of a wording: the names."""
         yield from self.names
 
 
 class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ranges"):
-    """Symbol i stands for values from edge i to below edge i + 1; the last one includes its end.
+    """Symbols that stand for ranges: symbol i from edge i to below edge i + 1; the last is closed.
 
     Edges are decimals in ascending order; the first may be "-inf", the last "inf".
     """
@@ -129,7 +129,7 @@ class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ran
         return f"{words} {unit}".rstrip()
 
     def locate(self, answer: str) -> int:
-        """The symbol of an answer. `ValueError`, which does not repeat it: values are secret."""
+        """The symbol of an answer; the `ValueError` does not repeat it, as answers are secret."""
         number = read_number(answer)
         low, high = Decimal(self.edges[0]), Decimal(self.edges[-1])
         if not low <= number <= high:
@@ -147,12 +147,12 @@ class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ran
         return f"{words} {unit}".rstrip()
 
     def texts(self) -> Iterator[str]:
-        """Every text in it."""
+        """The strings of this part of a wording: the edges."""
         yield from self.edges
 
 
 class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scale"):
-    """Symbol i stands for the number start + i x step, which are decimals.
+    """Symbols that stand for numbers on a scale: symbol i is start + i x step, in decimals.
 
     An answer between two of these numbers counts as the nearer one; halfway, as the even symbol.
     """
@@ -181,7 +181,7 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
         return f"{spell_decimal(self.value(symbol))} {unit}".rstrip()
 
     def locate(self, answer: str) -> int:
-        """The symbol of an answer. `ValueError`, which does not repeat it: values are secret."""
+        """The symbol of an answer; the `ValueError` does not repeat it, as answers are secret."""
         steps = (Fraction(read_number(answer)) - Fraction(self.start)) / Fraction(self.step)
         nearest = round(steps)
         if not 0 <= nearest < self.size:
@@ -193,7 +193,7 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
         return f"{self.name(0, '')} to {self.name(self.size - 1, unit)}"
 
     def texts(self) -> Iterator[str]:
-        """Every text in it."""
+        """The strings of this part of a wording: start and step."""
         yield from (self.start, self.step)
 
 
@@ -220,7 +220,7 @@ class QuestionAxis(_Words, frozen=True, kw_only=True):
 
 
 class NameSet(_Words, frozen=True, kw_only=True, tag_field="kind", tag="among"):
-    """Values with one of these names."""
+    """A condition: the value is one of these names."""
 
     names: tuple[str, ...]
 
@@ -245,12 +245,12 @@ class NameSet(_Words, frozen=True, kw_only=True, tag_field="kind", tag="among"):
         return ", ".join(shown) + (", ..." if self.size > len(shown) else "")
 
     def texts(self) -> Iterator[str]:
-        """Every text in it."""
+        """The strings of this part of a wording: the names."""
         yield from self.names
 
 
 class NumberRange(_Words, frozen=True, kw_only=True, tag_field="kind", tag="range"):
-    """Numbers from `low` to below `high`, which are decimals; one of them may be infinite."""
+    """A condition: the number is from `low` to below `high`, of which one may be infinite."""
 
     low: str
     high: str
@@ -287,7 +287,7 @@ class NumberRange(_Words, frozen=True, kw_only=True, tag_field="kind", tag="rang
         return f"{words} {unit}".rstrip()
 
     def texts(self) -> Iterator[str]:
-        """Every text in it."""
+        """The strings of this part of a wording: both ends."""
         yield from (self.low, self.high)
 
 
@@ -399,7 +399,7 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Cells of each column of a mechanism that counts columns by themselves."""
+        """Number of cells of each column, for a mechanism that counts every column by itself."""
         return self.shape if self.hashes is None else self.hashes.shape
 
     @property
@@ -475,7 +475,7 @@ class QuestionWording(_Words, frozen=True, kw_only=True, omit_defaults=True):
         return symbol
 
     def locate_record(self, record: Mapping[str, FieldValue]) -> int:
-        """The symbol of a device's record; that of `others` for a record without a cell.
+        """The symbol of a device's record; a record without a cell gets the symbol of `others`.
 
         Raises:
             ValueError: it has no cell, and the question no symbol for others; the message does not

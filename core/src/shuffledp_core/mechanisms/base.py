@@ -1,4 +1,4 @@
-"""The interface of a mechanism, and the code that mechanisms of one kind share.
+"""The interface of a mechanism, and the code that similar mechanisms share.
 
 A mechanism is one class in one file: exact parameters, the law that its users sample, how an answer
 becomes messages, and how counted messages become an estimate. Everything else that depends on a
@@ -47,7 +47,7 @@ OPEN: Final = Fraction(0)
 
 
 class Answers(StrEnum):
-    """The answer to a round: the number of users who hold each value, or the sum of all values."""
+    """Kind of answer to a round: the number of users who hold each value, or the sum of values."""
 
     HISTOGRAM = "histogram"
     SUM = "sum"
@@ -121,7 +121,7 @@ class Spec(
 
     @property
     def messages_per_user(self) -> int:
-        """m, the same for every answer."""
+        """Number of messages that each user sends, m; the same for every answer."""
         raise NotImplementedError
 
     @property
@@ -154,7 +154,7 @@ class Spec(
 
     @property
     def response_name(self) -> str | None:
-        """Name of the memoised response that rounds of this name share; None for none.
+        """Name under which rounds share a memoised response; None without such a response.
 
         Such rounds do not compose: they are charged once, for everything that the response can ever
         reveal.
@@ -162,7 +162,7 @@ class Spec(
         return None
 
     def about(self, question: int) -> Self:
-        """The same mechanism for the question with this number and its own memoised response.
+        """The mechanism for the question with this number, which has its own memoised response.
 
         Raises:
             UsageError: there is no such number, or devices keep no response.
@@ -330,7 +330,7 @@ class HistogramSpec(Spec, frozen=True, kw_only=True):
 
     @classmethod
     def domain_of(cls, size: int) -> int:
-        """The symbols are the values."""
+        """Number of admissible inputs: every symbol is one."""
         return size
 
     @property
@@ -370,7 +370,7 @@ class SumSpec(Spec, frozen=True, kw_only=True):
 
     @classmethod
     def domain_of(cls, size: int) -> int:
-        """0 is a value, too."""
+        """Number of admissible inputs: `size` and 0, too."""
         return size + 1
 
     @property
@@ -385,7 +385,7 @@ class SumSpec(Spec, frozen=True, kw_only=True):
 
     @property
     def largest_answer(self) -> int:
-        """Answers are {0..largest_answer}."""
+        """Largest answer, the number m in {0..m}."""
         raise NotImplementedError
 
     def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -400,12 +400,12 @@ class UnarySpec(SumSpec, frozen=True, kw_only=True):
 
     @property
     def alphabet(self) -> int:
-        """Messages are bits."""
+        """Number of symbols: 2, because messages are bits."""
         return 2
 
     @property
     def largest_answer(self) -> int:
-        """All bits are ones."""
+        """Largest answer: all bits are ones."""
         return self.messages_per_user
 
     def encode(self, answer: int) -> Sequence[int]:
@@ -415,7 +415,7 @@ class UnarySpec(SumSpec, frozen=True, kw_only=True):
         return [1] * answer + [0] * (self.messages_per_user - answer)
 
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Zeros and ones, shape (rounds, 2), without writing them out."""
+        """Counts of zeros and ones, shape (rounds, 2), without generating the messages."""
         import numpy as np
 
         ones = answers.sum(axis=1)
@@ -451,7 +451,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def noise(self, integers: RandomIntegers) -> int:
-        """One user's noise N."""
+        """Draw one user's noise N."""
         raise NotImplementedError
 
     def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
@@ -467,11 +467,11 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
 
     @property
     def messages_per_user(self) -> int:
-        """k + 2c bits."""
+        """Number of bits of each user: k + 2c."""
         return self.max_value + 2 * self.padding
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """The number of ones: value, noise and padding, clamped to the bits that there are."""
+        """The number of ones: value, noise and padding, clamped to the number of bits."""
         # The number of messages is fixed and public: one that followed the noise would show whose
         # noise was large.
         return min(max(value + self.noise(integers) + self.padding, 0), self.messages_per_user)
@@ -493,7 +493,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         return noisy_report(self.noise_rate, self.noise_shares, distance)
 
     def witness(self, honest: int, distance: int) -> Witness | None:
-        """The sum of all ones, all other values being 0.
+        """The sum of all ones, if all other users hold 0.
 
         Some report is clamped with the probability of S7.
         """
@@ -521,7 +521,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         return beyond / math.expm1(-rate) ** 2 / self.noise_shares
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """Σ B - n c; noise of shape n/shares, and what clamping may have moved every report by."""
+        """Σ B - n c, with noise of shape n/shares and the largest bias that clamping can cause."""
         users = present.reports
         total = int(counts[1]) - users * self.padding
         shape = float(users / self.noise_shares)
@@ -565,7 +565,7 @@ def check_rational(name: str, value: Fraction, high: Fraction | None = None) -> 
 
 
 def check_blanket(blanket: Fraction) -> None:
-    """`check_rational` for a blanket that may also be 0, which sends the true value.
+    """`check_rational` for a blanket γ that may also be 0: reports are then the true values.
 
     A blanket of 1 would send only noise, and is a `ValueError`.
     """
@@ -576,7 +576,7 @@ def check_blanket(blanket: Fraction) -> None:
 
 
 def refuse_pure_noise(name: str, probability: Fraction) -> None:
-    """Raises `UsageError` where the probability that a message is pure noise is 1."""
+    """Raise `UsageError` if the probability that a message is pure noise is 1."""
     if probability == 1:
         raise UsageError(
             f"{name} must not be 1, or every message would be pure noise; ask for a larger "

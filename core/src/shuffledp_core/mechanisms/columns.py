@@ -66,38 +66,38 @@ class ColumnsSpec(HistogramSpec, frozen=True, kw_only=True):
 
     @property
     def column_starts(self) -> tuple[int, ...]:
-        """First symbol of each column, and the number of all symbols."""
+        """First symbol of each column, followed by the total number of symbols."""
         return tuple(accumulate((size + 1 for size in self.column_sizes), initial=0))
 
     @property
     def column_dummies(self) -> tuple[int, ...]:
-        """T_c of each column."""
+        """Number T_c of dummies of each column, from one node."""
         return tuple(
             size * self.mean + min(self.spare, size * self.mean) for size in self.column_sizes
         )
 
     @property
     def messages_per_user(self) -> int:
-        """One symbol in each column."""
+        """Number of messages of each user: one in each column."""
         return len(self.column_sizes)
 
     @property
     def alphabet(self) -> int:
-        """The cells of all columns, and an "empty" of each."""
+        """Number of symbols: the cells of all columns, and an "empty" for each column."""
         return self.column_starts[-1]
 
     @property
     def dummies_per_node(self) -> int:
-        """T_c of all columns."""
+        """Number of one node's dummies: the sum of T_c over all columns."""
         return sum(self.column_dummies)
 
     @property
     def dummy_tries(self) -> Fraction:
-        """A bounded noise for each cell."""
+        """Mean number of draws for the bounded noises of all cells, rounded up."""
         return sum(self.column_sizes) * bounded_noise_tries(self.noise_epsilon, self.mean)
 
     def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:
-        """Numbers of each cell, a column's drawn again until there is room, then "empty"."""
+        """One node's dummies by column: noisy cell counts, redrawn until they fit, then "empty"."""
         import numpy as np
 
         counts = [
@@ -132,7 +132,7 @@ class ColumnsSpec(HistogramSpec, frozen=True, kw_only=True):
         return tally(symbols.reshape(len(answers), -1), self.alphabet)
 
     def witness(self, honest: int, distance: int) -> PrivacyLosses:  # noqa: ARG002
-        """The counts of all columns, of two values that differ in every one (N9)."""
+        """Losses of all columns' counts, for two values that differ in every column (N9)."""
         return self.losses
 
     @property

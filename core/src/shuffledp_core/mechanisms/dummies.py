@@ -78,12 +78,12 @@ class DummyHistogram(
 
     @property
     def alphabet(self) -> int:
-        """The symbols, and "empty"."""
+        """Number of symbols, with one for "empty"."""
         return self.symbols + 1
 
     @property
     def messages_per_user(self) -> int:
-        """The value and s slots."""
+        """Number of messages of each user: the value and s slots."""
         return 1 + self.slots
 
     @property
@@ -100,7 +100,7 @@ class DummyHistogram(
         return respond_all(values, self.symbols, self.blanket, arrays)
 
     def encode(self, answer: int) -> Sequence[int]:
-        """The answer and s empty slots: its board without dummies."""
+        """The answer and s empty slots, as if no dummy were drawn."""
         if not 0 <= answer < self.symbols:
             raise ValueError(f"a symbol must be from 0 to {self.symbols - 1}")
         return [answer] + [self.symbols] * self.slots
@@ -117,13 +117,13 @@ class DummyHistogram(
         return symbols
 
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Counts of the answers alone, all slots empty; shape (rounds, k + 1)."""
+        """Counts of the answers alone, with all slots empty; shape (rounds, k + 1)."""
         counts = tally(answers, self.alphabet)
         counts[:, self.symbols] = answers.shape[1] * self.slots
         return counts
 
     def count_sent(self, answers: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """Counts of the answers and of the dummies that are drawn; shape (rounds, k + 1)."""
+        """Counts of the answers and of freshly drawn dummies; shape (rounds, k + 1)."""
         import numpy as np
 
         counts = self.count(answers)

@@ -47,11 +47,11 @@ class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
 
     @property
     def noise_shares(self) -> int:
-        """Every user adds a whole discrete Laplace noise."""
+        """1: every user adds a whole discrete Laplace noise."""
         return 1
 
     def witness(self, honest: int, distance: int) -> Witness | None:
-        """The sum of all ones, all other values being 0, by the exact law of one clamped report."""
+        """The sum of all ones, by the exact law of one clamped report, if all others hold 0."""
         from shuffledp_core.bounds.lower import MOST_POINTS, ReportSum
 
         if self.messages_per_user >= MOST_POINTS:
@@ -73,7 +73,7 @@ class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
         return Fraction(liars * self.messages_per_user)
 
     def noise(self, integers: RandomIntegers) -> int:
-        """One discrete Laplace noise."""
+        """Draw one user's noise, a discrete Laplace number."""
         return discrete_laplace(self.epsilon_geo, integers)
 
     def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:

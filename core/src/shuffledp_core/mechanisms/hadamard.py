@@ -62,11 +62,11 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
 
     @property
     def messages_per_user(self) -> int:
-        """One index a user."""
+        """Number of messages of each user: one index."""
         return 1
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """An index: any with probability γ, else one of the symbol's half."""
+        """An index: uniform with probability γ, else uniform in the half of the user's symbol."""
         if bernoulli(self.blanket, integers):
             return integers.below(self.alphabet)
         # All bits but one are free; that one, a bit of the row's number, makes the number of common

@@ -53,11 +53,11 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
 
     @property
     def messages_per_user(self) -> int:
-        """One symbol a user."""
+        """Number of messages of each user: one symbol."""
         return 1
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """A symbol: any with probability γ, else the true one."""
+        """A symbol: uniform with probability γ, else the true one."""
         return respond(value, self.symbols, self.blanket, integers)
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
@@ -79,7 +79,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         return response_epsilon(self.symbols, self.blanket)
 
     def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
-        """Reports of the symbol that the user held, all others holding another one."""
+        """Number of reports of the symbol that the user held, if all others hold another one."""
         from shuffledp_core.bounds.lower import BitCounts
 
         low = self.blanket / self.symbols

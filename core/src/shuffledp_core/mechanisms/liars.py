@@ -13,7 +13,7 @@ class LiarBound(Protocol):
     """A mechanism that states how far lying devices can move its estimate."""
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Most that this number of reports move the sum, or one count, of the estimate.
+        """Most that `liars` reports can move the estimate of the sum, or of one count.
 
         Exact: the largest difference between two choices of their messages, any of the alphabet.
         """

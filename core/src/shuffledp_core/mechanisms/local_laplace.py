@@ -49,17 +49,17 @@ class LocalLaplace(SumSpec, frozen=True, kw_only=True, tag="local-laplace"):
 
     @property
     def messages_per_user(self) -> int:
-        """Each user sends one message, a number."""
+        """Number of messages of each user: one number."""
         return 1
 
     @property
     def alphabet(self) -> int:
-        """The numbers 0..k."""
+        """Number of symbols: the numbers 0..k."""
         return self.max_value + 1
 
     @property
     def largest_answer(self) -> int:
-        """Reports are clamped to the largest value."""
+        """Largest answer, k: reports are clamped to the largest value."""
         return self.max_value
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
@@ -86,11 +86,11 @@ class LocalLaplace(SumSpec, frozen=True, kw_only=True, tag="local-laplace"):
 
     @property
     def cells(self) -> int:
-        """Reports, their sum, and how many are 0 and how many k: the estimate needs no more."""
+        """4: the number of reports, their sum, and the numbers of reports of 0 and of k."""
         return 4
 
     def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Reports, their sum, and how many are 0 and how many k."""
+        """The number of reports, their sum, and the numbers of reports of 0 and of k."""
         import numpy as np
 
         (counts,) = self.count(symbols.reshape(1, -1))
@@ -115,7 +115,7 @@ class LocalLaplace(SumSpec, frozen=True, kw_only=True, tag="local-laplace"):
         return noisy_report(self.epsilon_geo, 1, distance)
 
     def witness(self, honest: int, distance: int) -> Witness | None:
-        """Reports of 0, all other values being k: a user of 0 sends it with chance 1/(1+φ)."""
+        """Number of reports of 0, if all others hold k; a user of 0 sends one at rate 1/(1+φ)."""
         from shuffledp_core.bounds.lower import BitCounts
 
         rate = float(self.epsilon_geo)
@@ -129,13 +129,13 @@ class LocalLaplace(SumSpec, frozen=True, kw_only=True, tag="local-laplace"):
         return BitCounts(honest - 1, others, 1, largest, changed)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every report is k instead of 0, debiased: both ends count φ/(1-φ) farther."""
+        """Shift if every report is k instead of 0, debiased: each end counts φ/(1-φ) farther."""
         rate = float(self.epsilon_geo)
         beyond = Fraction(math.exp(-rate) / -math.expm1(-rate) * (1 + 1e-12))
         return liars * (self.max_value + 2 * beyond)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """The sum of all reports, those at an end counted φ/(1-φ) beyond it; unbiased."""
+        """The sum of all reports, each 0 and k counted φ/(1-φ) beyond its end; unbiased."""
         _, total, lowest, highest = (int(count) for count in counts)
         return sum_of_clamped_reports(
             total, lowest, highest, present.reports, self.max_value, float(self.epsilon_geo)

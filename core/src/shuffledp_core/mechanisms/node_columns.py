@@ -95,14 +95,14 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
         ]
 
     def cells_of(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The digits of each value."""
+        """The cell of each value in each column: its mixed-radix digits, shape (..., columns)."""
         import numpy as np
 
         digits = values[..., np.newaxis] // np.array(self.strides) % np.array(self.columns)
         return np.asarray(digits, dtype=np.int64)
 
     def weigh(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The cell with its stride, 0 for "empty"; same shape."""
+        """Value of each symbol's cell: cell times stride, 0 for "empty"; same shape."""
         import numpy as np
 
         weights = np.zeros(self.alphabet, dtype=np.int64)
@@ -113,7 +113,7 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
         return weights[symbols]
 
     def answers_of_sums(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The values; several messages of one column count as the last value at most."""
+        """The values, capped at the largest one in case a column occurs more than once."""
         import numpy as np
 
         return np.minimum(sums, self.symbols - 1)
@@ -136,11 +136,11 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
         return max(self._noise(column, nodes=1).deviation for column in range(len(self.columns)))
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift of a count if every message is in its cell instead of in no cell of its column."""
+        """Shift of a cell's count if every message moves there from outside its column."""
         return Fraction(liars * self.messages_per_user)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """Each count less the dummies that are expected in it."""
+        """Each cell's count less the expected number of dummies in the cell."""
         import numpy as np
 
         # A lost message may have been of any column: every count may lack it.

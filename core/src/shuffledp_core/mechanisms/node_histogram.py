@@ -82,12 +82,12 @@ class NodeHistogram(
 
     @property
     def messages_per_user(self) -> int:
-        """One symbol a user."""
+        """Number of messages of each user: one symbol."""
         return 1
 
     @property
     def alphabet(self) -> int:
-        """The symbols, and "empty"."""
+        """Number of symbols, with one for "empty"."""
         return self.symbols + 1
 
     @property
@@ -97,16 +97,16 @@ class NodeHistogram(
 
     @property
     def dummy_tries(self) -> Fraction:
-        """A bounded noise for each symbol."""
+        """Mean number of draws for the bounded noises of all symbols, rounded up."""
         return self.symbols * bounded_noise_tries(self.noise_epsilon, self.mean)
 
     @property
     def node_noise(self) -> float:
-        """Standard deviation of Z_j under the condition that all dummies have room, over 1 - γ."""
+        """Standard deviation of one node's noise in a count if all dummies fit, over 1 - γ."""
         return self._noise(nodes=1).deviation / float(1 - self.blanket)
 
     def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:
-        """Numbers of each symbol, drawn again until there is room for them, then "empty"."""
+        """One node's dummies: noisy counts of the symbols, redrawn until they fit, then "empty"."""
         import numpy as np
 
         counts = draw_counts(self.noise_epsilon, self.mean, self.symbols, self.dummies, integers)
@@ -121,7 +121,7 @@ class NodeHistogram(
         return respond_all(values, self.symbols, self.blanket, arrays)
 
     def encode(self, answer: int) -> Sequence[int]:
-        """The answer itself; "empty" is one that no value has."""
+        """The answer itself; the answer `symbols` stands for "empty", which no value yields."""
         if not 0 <= answer <= self.symbols:
             raise ValueError(f"a symbol must be from 0 to {self.symbols}")
         return [answer]
@@ -189,7 +189,7 @@ class NodeHistogram(
     def pool(
         self, values: NDArray[np.float64], groups: NDArray[np.int64], present: Present
     ) -> Estimate:
-        """Counts of each group less its part of the noise in all counts, which their sum shows."""
+        """Counts of each group less its part of the total noise, which all counts together show."""
         import numpy as np
 
         from shuffledp_core.answering.margins import (

@@ -78,7 +78,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
 
     @property
     def rates(self) -> tuple[Fraction, ...]:
-        """ε of the noise in each digit, nats per one."""
+        """ε of the noise in each digit, in nats per one."""
         caps = self.caps
         spans = [weight * cap for weight, cap in zip(self.weights, caps, strict=True)]
         shares = [_cube_root(span**2) for span in spans]
@@ -89,38 +89,38 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
 
     @property
     def means(self) -> tuple[int, ...]:
-        """μ of each digit: `mean` for the highest digit, and as many nats for the others."""
+        """Mean number μ of dummy ones by digit: `mean` for the highest; μ ε is equal for all."""
         return means_for(self, self.mean)
 
     @property
     def messages_per_user(self) -> int:
-        """A bit for each value of a digit above 0."""
+        """Number of bits of each user: the sum of the digits' largest values."""
         return sum(self.caps)
 
     @property
     def alphabet(self) -> int:
-        """A zero and a one for each digit: 2 l and 2 l + 1."""
+        """Number of symbols: a zero (2 l) and a one (2 l + 1) for each digit l."""
         return 2 * len(self.weights)
 
     @property
     def largest_answer(self) -> int:
-        """All bits are ones."""
+        """Largest answer: all bits are ones."""
         return sum(weight * cap for weight, cap in zip(self.weights, self.caps, strict=True))
 
     @property
     def dummies_per_node(self) -> int:
-        """2 μ_l for every digit."""
+        """Number of one node's dummies: 2 μ_l for every digit l."""
         return 2 * sum(self.means)
 
     @property
     def dummy_tries(self) -> Fraction:
-        """A bounded noise for each digit."""
+        """Mean number of draws for the bounded noises of all digits, rounded up."""
         digits = zip(self.rates, self.means, strict=True)
         return sum((bounded_noise_tries(rate, mean) for rate, mean in digits), Fraction(0))
 
     @property
     def node_noise(self) -> float:
-        """Standard deviation of the digits' Z, each with its weight."""
+        """Standard deviation of one node's noise in the sum: that of all digits, weighted."""
         from shuffledp_core.bounds.bounded_noise import bounded_laplace_variance
 
         digits = zip(self.weights, self.rates, self.means, strict=True)
@@ -129,7 +129,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         )
 
     def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:
-        """Zeros and ones of every digit."""
+        """One node's dummies: noisy numbers of zeros and ones of every digit."""
         import numpy as np
 
         counts = []
@@ -147,7 +147,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         return values.copy()
 
     def encode(self, answer: int) -> Sequence[int]:
-        """An answer's symbols: for every digit its ones, then zeros up to its largest value."""
+        """Symbols of an answer: every digit's ones, then zeros up to the digit's largest value."""
         if not 0 <= answer <= self.largest_answer:
             raise ValueError(f"an answer must be from 0 to {self.largest_answer}")
         symbols: list[int] = []
@@ -165,7 +165,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         return np.where(symbols % 2 == 1, np.array(self.weights)[symbols // 2], 0)
 
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Zeros and ones of every digit, shape (rounds, alphabet), without writing them out."""
+        """Counts of zeros and ones of every digit, shape (rounds, alphabet), from the answers."""
         import numpy as np
 
         counts = np.zeros((len(answers), self.alphabet), dtype=np.int64)
@@ -200,7 +200,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         return joined
 
     def witness(self, honest: int, distance: int) -> PrivacyLosses:  # noqa: ARG002
-        """The ones of every digit, of two values that differ by `distance` at most (N6)."""
+        """Losses of the digits' counts of ones, for two values at most `distance` apart (N6)."""
         return self.losses(farthest_steps(self, distance)[0])
 
     def largest_shift(self, liars: int) -> Fraction:
@@ -208,7 +208,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         return Fraction(liars * self.messages_per_user * self.weights[-1])
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """The ones, each with its weight, less the dummies that are expected among them."""
+        """The weighted sum of the ones, less the expected ones among the dummies."""
         from shuffledp_core.bounds.bounded_noise import bounded_laplace_law
         from shuffledp_core.bounds.node_noise import noise_of_nodes
 

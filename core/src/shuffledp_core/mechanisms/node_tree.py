@@ -1,4 +1,4 @@
-"""Quantiles and ranges in one round: a histogram of fine bins and one of groups of them.
+"""Quantiles and ranges in one round: a histogram of fine bins, and one of groups of bins.
 
 Notation: docs/accounting.md, N9 and N10. Hierarchical histograms: Hay et al. 2010, Qardaji, Yang
 and Li 2013; here the noise is that of the nodes.
@@ -26,7 +26,7 @@ MAX_BINS: Final = 2**12
 
 
 class NodeTree(ColumnsSpec, frozen=True, kw_only=True, tag="node-tree"):
-    """A value's bin, and the group of `width` bins that holds it: two messages.
+    """A value's bin, and the group of `width` bins around the bin: two messages.
 
     With width 1 there are no groups, and one message. The two histograms are made consistent with
     each other and with the number of reports by weighted least squares, so that the number of users
@@ -48,7 +48,7 @@ class NodeTree(ColumnsSpec, frozen=True, kw_only=True, tag="node-tree"):
 
     @property
     def column_sizes(self) -> tuple[int, ...]:
-        """The groups, then the bins."""
+        """Number of groups, and number of bins."""
         if self.width == 1:
             return (self.symbols,)
         return (-(-self.symbols // self.width), self.symbols)
@@ -62,36 +62,36 @@ class NodeTree(ColumnsSpec, frozen=True, kw_only=True, tag="node-tree"):
         return np.stack([values // self.width, values], axis=-1)
 
     def weigh(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The bin, 0 for a group and for "empty"; same shape."""
+        """Bin number of each symbol; 0 for a group and for "empty"; same shape."""
         import numpy as np
 
         bins = symbols - self.column_starts[-2]
         return np.where((bins >= 0) & (bins < self.symbols), bins, 0)
 
     def answers_of_sums(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The bins; messages of different bins count as the last one."""
+        """The bins, capped at the last one in case a sum is of several bins."""
         import numpy as np
 
         return np.minimum(sums, self.symbols - 1)
 
     @property
     def tree(self) -> BinTree:
-        """The consistent estimate of the bins."""
+        """The estimator that makes the bins consistent with their groups."""
         from shuffledp_core.answering.trees import BinTree
 
         return BinTree(self.symbols, self.width)
 
     @property
     def node_noise(self) -> float:
-        """Standard deviation of one node's dummies in the estimate of one bin, at worst."""
+        """Standard deviation of one node's noise in the estimate of the noisiest bin."""
         return self.count_deviation * float(self.tree.bin_spreads.max())
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift of a bin if all messages move from the most lowering to the most raising cell."""
+        """Shift of a bin if all messages move from the least to the most weighted cell."""
         return liars * self.messages_per_user * self.tree.largest_message_shift()
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """The bins, consistent with the groups and with the number of reports."""
+        """Estimate of the bins, consistent with the groups and with the number of reports."""
         import numpy as np
 
         from shuffledp_core.answering.trees import bin_widths

@@ -44,7 +44,7 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
 
     @property
     def messages_per_user(self) -> int:
-        """Each user sends one message, a bit."""
+        """Number of messages of each user: one bit."""
         return 1
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
@@ -67,7 +67,7 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
         return math.log1p(float(rise)) * ROUNDING
 
     def witness(self, honest: int, distance: int) -> Witness | None:
-        """Ones, all other values being 0."""
+        """Number of ones, if all other users hold 0."""
         from shuffledp_core.bounds.lower import BitCounts
 
         low = self.randomise / 2

@@ -50,7 +50,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
 
     @property
     def messages_per_user(self) -> int:
-        """r bits."""
+        """Number of messages of each user: r bits."""
         return self.bits
 
     @property
@@ -87,7 +87,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         return steps * per_step + dilute(per_step, Fraction(rest, self.max_value))
 
     def witness(self, honest: int, distance: int) -> Witness | None:
-        """Ones, all other values being 0: a change from 0 by less than a step or by steps."""
+        """Number of ones, if all others hold 0, for a change by whole steps or by less than one."""
         from shuffledp_core.bounds.lower import BitCounts
 
         steps, rest = divmod(distance * self.bits, self.max_value)
@@ -108,7 +108,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         return liars * self.max_value / (1 - self.randomise)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """The sum, Q for every one, every bit being flipped with probability p/2."""
+        """The sum: Q for every one, debiased for the bits flipped with probability p/2."""
         return sum_of_quantised_bits(
             int(counts[1]),
             present.reports,

@@ -68,17 +68,17 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
 
     @property
     def alphabet(self) -> int:
-        """2^k reports."""
+        """Number of symbols: the 2^k possible reports."""
         return 1 << self.symbols
 
     @property
     def messages_per_user(self) -> int:
-        """One report a user."""
+        """Number of messages of each user: one report."""
         return 1
 
     @property
     def cells(self) -> int:
-        """The number of reports, and for each symbol how many have its bit."""
+        """Length of the counts: the number of reports, and for each bit the number of ones."""
         return self.symbols + 1
 
     @property
@@ -93,7 +93,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         return f"{self.kind} question={self.question} symbols={self.symbols} fake={self.fake}"
 
     def about(self, question: int) -> Self:
-        """The same mechanism, for the question of this number."""
+        """The mechanism for the question of this number, with its own permanent response."""
         return msgspec.structs.replace(self, question=question)
 
     def remember(self, value: int, integers: RandomIntegers) -> int:
@@ -102,7 +102,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         return _bits((1 - half if s == value else half for s in range(self.symbols)), integers)
 
     def report(self, kept: int, integers: RandomIntegers) -> int:
-        """One round's report of the permanent response."""
+        """Draw one round's report from the permanent response."""
         if not 0 <= kept < self.alphabet:
             raise ValueError(f"a kept response must be from 0 to {self.alphabet - 1}")
         return _bits(
@@ -111,7 +111,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         )
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """The report of a user who was never asked before."""
+        """The report of a user without a permanent response: draws one, then the report."""
         return self.report(self.remember(value, integers), integers)
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
@@ -137,7 +137,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         return [answer]
 
     def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Reports, and how many have each bit."""
+        """The number of reports, and for each bit the number of reports that set it."""
         import numpy as np
 
         ones = [int((symbols >> symbol & 1).sum()) for symbol in range(self.symbols)]
@@ -148,14 +148,14 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         return int(counts[0])
 
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Reports and their bits, shape (rounds, 1 + symbols)."""
+        """Number of reports and of ones in each bit, shape (rounds, 1 + symbols)."""
         import numpy as np
 
         ones = [(answers >> symbol & 1).sum(axis=1) for symbol in range(self.symbols)]
         return np.stack([np.full(len(answers), answers.shape[1]), *ones], axis=1).astype(np.int64)
 
     def local_epsilon(self, distance: int) -> float:  # noqa: ARG002 - every change is the same change
-        """ε∞ = 2 ln((2-f)/f) of the kept response: two bits differ (K14)."""
+        """ε∞ = 2 ln((2-f)/f) of the memoised response: two bits differ (K14)."""
         return 2 * log_odds(self.fake)
 
     def witness(self, honest: int, distance: int) -> Witness | None:  # noqa: ARG002

@@ -41,7 +41,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
 
     @property
     def messages_per_user(self) -> int:
-        """k bits."""
+        """Number of messages of each user: k bits."""
         return self.max_value
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
@@ -69,7 +69,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
         return distance * log_odds(self.randomise)
 
     def witness(self, honest: int, distance: int) -> Witness:
-        """Ones, all other values being 0; a change is cut to the bits that can be convolved."""
+        """Number of ones, if all others hold 0; a change of too many bits to convolve is cut."""
         from shuffledp_core.bounds.lower import MOST_BITS, BitCounts
 
         changed, flip = min(distance, MOST_BITS), self.randomise / 2
@@ -84,5 +84,5 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
         return liars * self.max_value / (1 - self.randomise)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
-        """The sum, every bit being flipped with probability p/2."""
+        """The sum, debiased for bits that are flipped with probability p/2."""
         return sum_of_bits(int(counts[1]), present.reports, self.max_value, self.randomise / 2)

@@ -52,7 +52,7 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
 
     @property
     def noise_rate(self) -> Fraction:
-        """ε of all shares of a noise together, nats per unit."""
+        """ε of the noise that the shares add up to, in nats per unit."""
         return self.noise_epsilon
 
     @property
@@ -62,7 +62,7 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
 
     @property
     def noise_steps(self) -> Fraction:
-        """Two urns."""
+        """Mean number of steps of drawing one user's share: two Pólya urns."""
         return shared_noise_steps(self.noise_epsilon)
 
     def largest_shift(self, liars: int) -> Fraction:
@@ -70,7 +70,7 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
         return Fraction(liars * self.messages_per_user)
 
     def noise(self, integers: RandomIntegers) -> int:
-        """One share."""
+        """Draw one user's share of noise."""
         return sgdl(self.noise_epsilon, self.shares, integers)
 
     def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:

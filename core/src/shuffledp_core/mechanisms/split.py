@@ -43,7 +43,7 @@ WRAPPED: Final = 2.0**-40
 
 
 class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
-    """A noisy value in `pieces` numbers that add up to it modulo q.
+    """A noisy value, sent as `pieces` numbers that add up to it modulo q.
 
     The user adds its share of a noise, as in `SGDLShuffle`.
 
@@ -75,22 +75,22 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
 
     @property
     def messages_per_user(self) -> int:
-        """m pieces."""
+        """Number of messages of each user: m pieces."""
         return self.pieces
 
     @property
     def noise_steps(self) -> Fraction:
-        """Two urns."""
+        """Mean number of steps of drawing one user's share of noise: two Pólya urns."""
         return shared_noise_steps(self.noise_epsilon)
 
     @property
     def alphabet(self) -> int:
-        """A piece is any number modulo q."""
+        """Number of symbols, q: a piece is any number modulo q."""
         return self.modulus
 
     @property
     def largest_answer(self) -> int:
-        """Answers are noisy values modulo q."""
+        """Largest answer, q - 1: answers are noisy values modulo q."""
         return self.modulus - 1
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
@@ -119,11 +119,11 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
 
     @property
     def cells(self) -> int:
-        """The number of messages, and their sum modulo q: everything else on a board is uniform."""
+        """2: the number of messages, and their sum modulo q; all else on a board is uniform."""
         return 2
 
     def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Messages, and their sum modulo q."""
+        """The number of messages, and their sum modulo q."""
         import numpy as np
 
         # Below 2^31 each, so that 2^32 messages fit; a round has no more than memory.
@@ -136,7 +136,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         return int(counts[0])
 
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Messages and their sum modulo q, shape (rounds, 2), without drawing the pieces."""
+        """Numbers of messages and their sums modulo q, shape (rounds, 2), without the pieces."""
         import numpy as np
 
         sums = answers.sum(axis=1) % self.modulus
@@ -147,7 +147,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         return noisy_report(self.noise_epsilon, self.shares, distance)
 
     def witness(self, honest: int, distance: int) -> Witness:
-        """The sum modulo q, all other values being 0."""
+        """The sum modulo q, if all other users hold 0."""
         from shuffledp_core.bounds.lower import ShiftedNoise
 
         rate = float(self.noise_epsilon)
@@ -164,7 +164,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
             )
 
     def largest_shift(self, liars: int) -> Fraction:
-        """The whole modulus, even for one device, because a piece is any number modulo q."""
+        """The whole modulus, even for one device, because a piece can be any number modulo q."""
         return Fraction(self.modulus - 1 if liars else 0)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

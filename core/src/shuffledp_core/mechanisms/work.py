@@ -1,4 +1,4 @@
-"""Work of drawing noise: no round takes a device or a node practically endless time.
+"""Bounds on the work of drawing noise, so that no round keeps a device or node busy for ages.
 
 Exact samplers of noise with rate ε take 1/ε steps, and a certificate may name any rate.
 docs/protocol.md, "Work". Pure.

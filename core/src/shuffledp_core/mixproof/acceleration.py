@@ -52,7 +52,7 @@ def points() -> Any:
 
 
 def _objection(library: Any) -> str:
-    """Why the wheel is not used, and what to do about it; "" if it is used."""
+    """The reason not to use the wheel, with the remedy; "" if the wheel is used."""
     if not hasattr(library, "Base"):
         return (
             "it is of an older version, and libsodium computes in ristretto255 instead: make accel"
@@ -70,7 +70,7 @@ def _objection(library: Any) -> str:
 
 
 def _failure(library: Any) -> str:
-    """The first test vector of RFC 9496 that the wheel fails, or ""."""
+    """The first test vector of RFC 9496 that the wheel fails; "" if it passes all."""
 
     def is_encoding(data: bytes) -> bool:
         try:

@@ -37,7 +37,7 @@ FoundT = TypeVar("FoundT")
 
 
 class Elements(Sequence[Element]):
-    """Elements that were checked together, as `element` does.
+    """Valid group elements, decoded together as `element` decodes one.
 
     `ProofError` if one is not an element, or is the identity.
     """
@@ -65,14 +65,14 @@ class Elements(Sequence[Element]):
         return add_points(piece.total() for piece in self._pieces)
 
     def times(self, factor: Scalar) -> tuple[Element, ...]:
-        """factor · element for each. `ProofError` for the factor 0.
+        """The multiple factor · element of each element. `ProofError` for the factor 0.
 
         The time does not depend on the factor.
         """
         return tuple(_flatten(spread(lambda piece: piece.times(_not_zero(factor)), self._pieces)))
 
     def powers(self, c: Scalar) -> Element:
-        """c · the first + c² · the second + ..; not for secrets.
+        """Σ c^i times element i, for i from 1; in variable time, so not for secrets.
 
         `ProofError` where it is the identity, or c is 0.
         """
@@ -106,7 +106,7 @@ class Elements(Sequence[Element]):
 
 
 def multiples(base: Element, factors: Sequence[Scalar]) -> list[Element]:
-    """base times each secret factor. `ProofError` for a factor of 0.
+    """The multiples of `base` by each secret factor. `ProofError` for a factor of 0.
 
     The time does not depend on the factors.
     """
@@ -118,12 +118,12 @@ def multiples(base: Element, factors: Sequence[Scalar]) -> list[Element]:
 
 @lru_cache(maxsize=64)
 def _base(encoded: Element) -> Any:
-    """The wheel's base, whose table is shared by a process: 30 KB each, four or five per round."""
+    """The wheel's form of a base point, with a 30 KB table of multiples; cached per process."""
     return points().Base(encoded)
 
 
 def spread(work: Callable[[ItemT], FoundT], items: Sequence[ItemT]) -> list[FoundT]:
-    """work(item) for each, in threads; the first error in the order of the items is raised."""
+    """Apply `work` to each item in threads; raise the first error in the order of the items."""
     if len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(len(items), cores())) as threads:
@@ -131,7 +131,7 @@ def spread(work: Callable[[ItemT], FoundT], items: Sequence[ItemT]) -> list[Foun
 
 
 class _Piece:
-    """Elements that one thread works on."""
+    """The part of a sequence of elements that one thread works on."""
 
     def __init__(self, encoded: Sequence[Element]) -> None:
         self.encoded = encoded

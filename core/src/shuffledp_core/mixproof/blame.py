@@ -32,7 +32,7 @@ from shuffledp_core.mixproof.trees import verify_path
 
 @dataclass(frozen=True)
 class Case:
-    """The basis of every judgement: the round, the list, the checked headers and the deletions.
+    """The basis of every judgement: terms, list of claims, checked headers, and deleted keys.
 
     `deleted` maps a position to the keys that were deleted from its input.
     """
@@ -69,7 +69,7 @@ def opening_context(terms: MixTerms, position: int) -> tuple[bytes, ...]:
 
 
 def check_accused(case: Case, position: int, accused: AccusedRecord) -> None:
-    """Check that a record of the accuser's input does not decrypt.
+    """Check that a record which the accuser received does not decrypt.
 
     It must be signed for this batch.
 
@@ -112,7 +112,7 @@ def signed_accused(case: Case, position: int, accused: AccusedRecord) -> bytes:
 
 
 def signed_answer(case: Case, position: int, trace: Trace, answer: Step | Origin) -> bytes:
-    """The bytes that a node signs for its part of a trace, including the trace before it.
+    """The bytes that a node signs for its part of a trace; they include the trace before it.
 
     So a step that was signed for one record cannot be moved into another record's trace to
     incriminate its node.
@@ -123,7 +123,7 @@ def signed_answer(case: Case, position: int, trace: Trace, answer: Step | Origin
 
 
 def signed_moves(case: Case, position: int, passage: Passage, moves: Moves) -> bytes:
-    """The bytes that a node signs for its part of a passage, including the passage before it."""
+    """The bytes that a node signs for its part of a passage; they include the passage before it."""
     return case.terms.statement(
         "moves", position, *case.question_parts(*passage.parts()), *moves.parts()
     )
@@ -208,7 +208,7 @@ def check_moves(
 
 
 def check_trace(case: Case, position: int, trace: Trace) -> bytes:
-    """Checks a trace as far as it goes: accused record, steps, origin.
+    """Check the accused record, steps and origin of a trace, as far as the trace goes.
 
     Returns the last record shown.
 
@@ -275,7 +275,7 @@ def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
 
 
 def judge(case: Case, transcript: Transcript) -> tuple[ExcludedUser, ...]:
-    """Judge a whole accusation: the users it excludes, by ascending credential.
+    """Judge a whole accusation; return the users that it excludes, by ascending credential.
 
     1. Every record is accused once, and its trace verifies and ends at a claim (T1 to T5).
     2. T6: there is one passage for each user named and none for others, and it leads to the

@@ -1,4 +1,4 @@
-"""Following the sums of keys from the list to a batch, through all exclusions.
+"""Following the sums of keys from the claim list to a batch, through all exclusions.
 
 Also the check of the board that anyone can do at the end.
 
@@ -24,7 +24,7 @@ from shuffledp_core.mixproof.trees import root
 
 @dataclass(frozen=True)
 class Chain:
-    """A list followed through checked headers, which determines what the next batch must be.
+    """The claim list, followed through checked headers: it determines the next batch.
 
     `total` is Σ, `users` the number of remaining users, `excluded` the others; `case` judges later
     accusations.
@@ -43,7 +43,7 @@ class Chain:
         return cls(Case(terms, listed, ()), (), listed.total, listed.users)
 
     def without(self, transcript: Transcript) -> Chain:
-        """The chain after an accusation at the next position, which is judged here.
+        """Judge an accusation by the next position; return the chain without the excluded users.
 
         Raises:
             BadBlameError, UnansweredError: as `judge`; the latter also if the remaining keys add up
@@ -74,7 +74,7 @@ class Chain:
         )
 
     def left_without(self, named: int) -> int:
-        """Number of users left when this many more are excluded.
+        """Number of users left if `named` more are excluded.
 
         Raises `TooFewReportsError` (H2, F3).
         """
@@ -87,7 +87,7 @@ class Chain:
         return users
 
     def behind(self, header: Header) -> Chain:
-        """The chain after the next node's header, which is checked here.
+        """Check the next node's header; return the chain after it.
 
         1. H1: it is signed by the next position's node, and refers to this header, this list and
            these exclusions.
@@ -125,7 +125,7 @@ class Chain:
 
     @property
     def link(self) -> bytes:
-        """Digest to which the next header refers: that of the last header, or of the list."""
+        """Digest by which the next header refers to the last header, or to the list before any."""
         return (
             link(self.case.terms, self.case.headers[-1])
             if self.case.headers
@@ -167,7 +167,7 @@ def _excluding(chain: Chain, waiting: list[Transcript]) -> Chain:
 
 
 def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
-    """Checks that records are the batch that the chain's last header promises; returns their keys.
+    """Check that records are the batch that the chain's last header commits to; return their keys.
 
     1. H4: they have the signed root.
     2. H2: that many records, of this hop's length.

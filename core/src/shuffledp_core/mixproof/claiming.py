@@ -80,7 +80,7 @@ def enrolled_claim(claim: Claim, credential: Signed) -> EnrolledClaim:
 
 
 def pack_claim(enrolled: EnrolledClaim) -> bytes:
-    """`geometry.claim_bytes` bytes."""
+    """Encode a claim and its enrolment in `geometry.claim_bytes` bytes."""
     return _packed_expiry(enrolled) + enrolled.enrolment + b"".join(enrolled.claim.parts())
 
 
@@ -98,7 +98,7 @@ def unpack_claim(geometry: Geometry, data: bytes) -> EnrolledClaim:
 
 
 def pack_dummies_claim(claim: Claim) -> bytes:
-    """A node's claim of its dummies: `geometry.dummies_claim_bytes` bytes."""
+    """Encode a node's claim of its dummies in `geometry.dummies_claim_bytes` bytes."""
     return b"".join(claim.parts())
 
 
@@ -161,9 +161,9 @@ class Enrolment:
         )
 
     def refusal(self, enrolled: EnrolledClaim) -> BadClaimError | None:
-        """The reason why this claim's credential will not be enrolled when the submissions close.
+        """The reason why a claim's credential is not valid when submissions close, as an error.
 
-        None if it will be.
+        None if it will be valid.
         """
         who = user(enrolled.claim.credential)
         if enrolled.claim.credential in self.withdrawn:
@@ -182,7 +182,7 @@ class Enrolment:
 
 
 def read_withdrawals(data: bytes, population: Population, key: MixingKey) -> frozenset[bytes]:
-    """The withdrawn credentials of the list that node 1's key names; no bytes mean no list.
+    """The withdrawn credentials in the list to which node 1's key commits; none without a list.
 
     1. It is signed by the population's enrolment key, for this population.
     2. It has the serial and the digest that the key names.

@@ -65,7 +65,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class PreparedClaim:
-    """One user's claim, with the records for node 1 and the secrets that it keeps.
+    """One user's claim, with the records for node 1 and the secrets that the user keeps.
 
     `submission` is seed || records, for node 1's envelope; `secrets` are the x_j, which find the
     messages on the board. `messages` are key || symbol || proof, as they will appear there.
@@ -85,7 +85,7 @@ def claim_bytes(terms: MixTerms, claim: Claim) -> bytes:
 def make_claim(
     terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, random: RandomBytes
 ) -> PreparedClaim:
-    """Seals one user's randomised symbols and claims them.
+    """Seal one user's randomised symbols, and make the claim of the sealed records.
 
     Call it once a round; to send again, send the same.
 
@@ -104,7 +104,7 @@ def make_claim(
 def make_dummies_claim(
     terms: MixTerms, position: int, symbols: Sequence[int], sign: Signer, random: RandomBytes
 ) -> PreparedClaim:
-    """Seals the dummies of the node at `position` and claims them, as a user its messages.
+    """Seal the dummies of the node at `position`, and make the claim of them as a user would.
 
     Call it once a round; to send again, send the same.
 
@@ -228,7 +228,7 @@ def commitment(terms: MixTerms, salt_: bytes, index: int, record: bytes) -> byte
 
 
 def commitments_of(terms: MixTerms, seed: bytes, records: Sequence[bytes]) -> list[bytes]:
-    """The leaves under a claim's root."""
+    """The commitments to a user's records: the leaves under the claim's root."""
     return [
         commitment(terms, salt(terms, seed, index), index, record)
         for index, record in enumerate(records)
@@ -336,7 +336,7 @@ def open_submission(
 
 @dataclass(frozen=True)
 class ClaimList:
-    """A checked list: its digest, its claims, the sum Σ_0 of all their keys, and how many users.
+    """A checked list of claims, with its digest, the sum Σ_0 of all keys, and the number of users.
 
     The claims of `users` users come first, by ascending credential; then those of the nodes'
     dummies, in route order.
@@ -353,7 +353,7 @@ class ClaimList:
         return {claim.credential: claim for claim in self.claims}
 
     def find_message(self, at: int, terms: MixTerms) -> tuple[Claim, int]:
-        """The claim of message `at` among those of the list in its order, and its index there."""
+        """The claim that holds message number `at` of the list, and the index in that claim."""
         of_users = self.users * terms.messages_per_user
         if at < of_users:
             owner, index = divmod(at, terms.messages_per_user)

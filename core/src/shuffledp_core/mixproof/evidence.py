@@ -16,7 +16,7 @@ from shuffledp_core.mixproof.trees import Path
 
 
 def join_path(path: Path) -> bytes:
-    """A path as it is signed.
+    """The hashes of a path as one string of bytes, as parties sign it.
 
     `UnansweredError` unless every partner has 32 bytes: no party signs any other split.
     """
@@ -43,7 +43,7 @@ class AccusedRecord:
     signature: bytes = b""
 
     def parts(self) -> tuple[bytes, ...]:
-        """Index, record, path, share, proof."""
+        """The fields in signing order: index, record, path, share, proof."""
         return (number(self.index), self.record, join_path(self.path), self.share, self.proof)
 
 
@@ -60,7 +60,7 @@ class Step:
     signature: bytes = b""
 
     def parts(self) -> tuple[bytes, ...]:
-        """Index, record, path, proof that the key was blinded, share and its proof."""
+        """The fields in signing order: index, record, path, blinding proof, share and its proof."""
         return (
             number(self.index),
             self.record,
@@ -83,7 +83,7 @@ class Origin:
     signature: bytes = b""
 
     def parts(self) -> tuple[bytes, ...]:
-        """Credential, index of the message, salt, path, proof that the key was blinded."""
+        """The fields in signing order: credential, message index, salt, path, blinding proof."""
         return (
             self.credential,
             number(self.index),
@@ -102,14 +102,14 @@ class Trace:
     origin: Origin | None = None
 
     def parts(self) -> tuple[bytes, ...]:
-        """Those of the accused record, of each step, of the origin."""
+        """The fields in signing order: of the accused record, of each step, and of the origin."""
         steps = tuple(part for step in self.steps for part in step.parts())
         return self.accused.parts() + steps + (self.origin.parts() if self.origin else ())
 
 
 @dataclass(frozen=True, slots=True)
 class MovedKey:
-    """Where one key of a named user went at one hop, T6."""
+    """The position of one key of a named user in the output of one hop, T6."""
 
     index: int
     record: bytes
@@ -117,19 +117,19 @@ class MovedKey:
     blinding_proof: bytes
 
     def parts(self) -> tuple[bytes, ...]:
-        """Index in the node's output, record, path, proof that the key was blinded."""
+        """The fields in signing order: index in the node's output, record, path, blinding proof."""
         return (number(self.index), self.record, join_path(self.path), self.blinding_proof)
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Where all m keys of a named user went at one hop."""
+    """The positions of all m keys of a named user in the output of one hop."""
 
     moves: tuple[MovedKey, ...]
     signature: bytes = b""
 
     def parts(self) -> tuple[bytes, ...]:
-        """Those of every key, in the claim's order."""
+        """The fields of every key in signing order, keys in the claim's order."""
         return tuple(part for moved in self.moves for part in moved.parts())
 
 
@@ -141,7 +141,7 @@ class Passage:
     hops: tuple[Moves, ...] = ()
 
     def parts(self) -> tuple[bytes, ...]:
-        """The credential, then hop by hop."""
+        """The fields in signing order: the credential, then the moves hop by hop."""
         return (self.credential, *(part for hop in self.hops for part in hop.parts()))
 
 

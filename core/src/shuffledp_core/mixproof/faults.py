@@ -1,4 +1,4 @@
-"""Who is at fault: errors that begin with the party's name."""
+"""Names of the parties at fault, with which error messages begin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def user(credential: bytes) -> str:
 
 @contextmanager
 def at_fault(kind: type[ShuffleDPError], party: str) -> Iterator[None]:
-    """Turn a `ProofError` in the block into an error of this kind that names the party at fault."""
+    """Turn a `ProofError` in the block into an error of the class `kind` that names the party."""
     try:
         yield
     except ProofError as error:

@@ -95,7 +95,7 @@ def _library() -> Any:
 
 
 def _is_encoding(library: Any, data: bytes) -> bool:
-    """Whether the bytes are the one encoding of an element that is not the identity.
+    """True if the bytes are the canonical encoding of an element other than the identity.
 
     The library ignores bit 255, so what it decoded is encoded again, and compared.
     """
@@ -107,14 +107,14 @@ def _is_encoding(library: Any, data: bytes) -> bool:
 
 
 def _product(library: Any, factor: bytes, point: bytes) -> bytes:
-    """factor · point, both valid. `RuntimeError` where it is the identity."""
+    """factor · point, both valid. `RuntimeError` if the product is the identity."""
     if point == GENERATOR:
         return bytes(library.crypto_scalarmult_ristretto255_base(factor))
     return bytes(library.crypto_scalarmult_ristretto255(factor, point))
 
 
 def element(data: bytes) -> Element:
-    """Decode one group element that is not the identity, from its only encoding.
+    """Check that bytes are the canonical encoding of an element other than the identity.
 
     Raises:
         ProofError: another length, not the canonical encoding of an element, or the identity.
@@ -126,7 +126,7 @@ def element(data: bytes) -> Element:
 
 
 def scalar(data: bytes) -> Scalar:
-    """The number that these bytes encode.
+    """Check that bytes are the canonical encoding of a number below the order.
 
     `ProofError` for another length or a number not below the order.
     """
@@ -160,7 +160,7 @@ def multiply(factor: Scalar, point: Element) -> Element:
 
 
 def total(points: Iterable[bytes]) -> Element:
-    """The sum of valid elements and of their sums, which may themselves be the identity.
+    """The sum of elements, or of sums of elements; the sums may be the identity.
 
     `ProofError` if the result is the identity, as it is for no elements.
     """
@@ -171,12 +171,12 @@ def total(points: Iterable[bytes]) -> Element:
 
 
 def add_points(points: Iterable[bytes]) -> bytes:
-    """The sum of valid elements and their sums; any of them may be the identity."""
+    """The sum of elements, or of sums of elements; any of them may be the identity."""
     return bytes(reduce(_library().crypto_core_ristretto255_add, points, IDENTITY))
 
 
 def less(point: Element, gone: Iterable[Element]) -> Element:
-    """point minus all of these, valid ones.
+    """Subtract each element of `gone` from `point`; all must be valid.
 
     `ProofError` if the result is the identity; intermediate sums may be.
 
@@ -192,7 +192,7 @@ def less(point: Element, gone: Iterable[Element]) -> Element:
 
 
 def minus(left: Element, right: Element) -> Element:
-    """left - right, both valid. `ProofError` where they are equal."""
+    """left - right, both valid. `ProofError` if they are equal."""
     return less(left, (right,))
 
 

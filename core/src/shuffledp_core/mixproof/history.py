@@ -1,4 +1,4 @@
-"""The history of a batch, published beside the board: list, headers, exclusions.
+"""The history of a batch, published beside the board: claim list, headers, exclusions.
 
 docs/protocol.md, "History".
 
@@ -73,7 +73,7 @@ class History:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> History:
-        """Parses the frame only.
+        """Parse only the frame of a history.
 
         Raises `MalformedDocumentError` for what `to_bytes` does not write.
         """
@@ -128,7 +128,7 @@ class Accusation:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """The task of a node in tracing: continue these traces, or the passages of the named users.
+    """A tracing task for a node: continue these traces, or the passages of the named users.
 
     `position` is the accuser's; `headers` and `transcripts` are all before it. The answer has the
     same traces and passages, each with one step more.
@@ -175,7 +175,7 @@ def unpack_document(data: bytes, kind: type[ValueT]) -> ValueT:
 
 
 def most_bytes(manifest: Manifest) -> int:
-    """Upper bound of the bytes of a history under this manifest."""
+    """Upper bound of the length, in bytes, of a history under this manifest."""
     # Each record that may be accused is traced to its claim, and forward again.
     return (
         unblamed_bytes(manifest) + 2 * (manifest.geometry.hops + 1) * most_accused(manifest) * _STEP
@@ -192,7 +192,7 @@ def unblamed_bytes(manifest: Manifest) -> int:
 
 
 def most_read(manifest: Manifest, memory: int) -> int:
-    """Most bytes of a history, or of an inquiry, that a party with `memory` bytes of memory reads.
+    """Most bytes of a history or inquiry that a party with `memory` bytes of memory reads.
 
     The manifest alone would allow an accusation of all users but `min_reports`, which can exceed
     any machine's memory. A sender could announce such a length without having the data, and crash
@@ -202,7 +202,7 @@ def most_read(manifest: Manifest, memory: int) -> int:
 
 
 def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -> None:
-    """Refuses a history that is longer than this party reads.
+    """Refuse a history that is longer than this party can read.
 
     `setting` is the configuration key that its operator can raise.
 
@@ -220,7 +220,7 @@ def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -
 
 
 def most_accused(manifest: Manifest) -> int:
-    """Most records that a party accuses: those of one user more than may be excluded.
+    """Largest number of records that a party accuses: those of one user too many to exclude.
 
     With more accused records the round fails in any case.
     """
@@ -230,7 +230,7 @@ def most_accused(manifest: Manifest) -> int:
 def check_history(
     history: History, manifest: Manifest, terms: MixTerms, population: Population, key: MixingKey
 ) -> ClaimList:
-    """Check everything on which the list of a history rests, L1 to L4; `key` is node 1's.
+    """Check everything on which a history's list of claims rests, L1 to L4; `key` is node 1's.
 
     Data that may have been damaged in transit is checked first, and its errors name no party.
 
@@ -261,7 +261,7 @@ def check_claims(
     enrolment: Enrolment,
     signature: bytes,
 ) -> ClaimList:
-    """Check the list of these claims: those of users, followed by those of the nodes' dummies."""
+    """Check a list of claims: those of users, followed by those of the nodes' dummies."""
     listed = [*(enrolled.claim for enrolled in claims), *dummies]
     return check_list(terms, listed, enrolment.of(claims), signature)
 
@@ -274,7 +274,7 @@ def check_published(
     key: MixingKey,
     board: bytes,
 ) -> Chain:
-    """Checks a published board from published documents alone, P3.
+    """Check a published board from published documents alone, P3.
 
     Runs `check_history`, then the steps of `check_board`.
 

@@ -52,7 +52,7 @@ AnswerT = TypeVar("AnswerT", Step, Origin)
 
 @dataclass(frozen=True)
 class TraceQuestion:
-    """An accused record's trace so far, to be continued, and the accuser's input.
+    """A request to continue the trace of an accused record, with the accuser's input.
 
     `position` is the accuser's; `headers` and `transcripts` are all before it.
     """
@@ -85,7 +85,7 @@ class DecryptedBatch:
 
 @dataclass(frozen=True)
 class _SentRecords:
-    """The records of an output, indexed for questions about many of them."""
+    """The records of an output, with an index for looking up many of them."""
 
     records: tuple[bytes, ...]
 
@@ -99,7 +99,7 @@ class _SentRecords:
 
 
 class Receiver:
-    """Node 2 to L, or the analyst: decrypts one batch, and accuses what does not decrypt."""
+    """Node 2 to L, or the analyst: decrypts one batch, and accuses records that do not decrypt."""
 
     def __init__(self, terms: MixTerms, listed: ClaimList, position: int, sign: Signer) -> None:
         self._terms, self._listed, self.position, self._sign = terms, listed, position, sign
@@ -144,7 +144,7 @@ class Receiver:
         )
 
     def _shares(self, keys: Elements) -> tuple[Element, ...]:
-        """The shares that decrypt the records with these keys; for the analyst, the keys."""
+        """The shared secrets that decrypt records with these keys; for the analyst, the keys."""
         return tuple(keys)
 
     def accuse(self, random: RandomBytes) -> tuple[AccusedRecord, ...]:
@@ -185,7 +185,7 @@ class Receiver:
         self._accusation, self._settled = tuple(accused), not accused
 
     def settle(self, transcript: Transcript | None) -> None:
-        """End the accusation (H7): every record was traced, and those users' keys are deleted.
+        """End the accusation (H7): check that every record was traced, and delete the users' keys.
 
         None means that a node did not continue a trace. A damaged or incomplete transcript settles
         nothing: ask for another one until the deadline. In all other cases this party erases its
@@ -228,7 +228,7 @@ class Receiver:
 
     @property
     def chain(self) -> Chain:
-        """The chain up to this party's input, without the users that it excluded.
+        """The chain up to this party's input, without the users whom the party excluded.
 
         Raises `RoundStateError` before there is one.
         """
@@ -246,7 +246,7 @@ class Receiver:
         return self._batch
 
     def _remaining(self) -> list[int]:
-        """Indices of the records that are kept."""
+        """Indices of the input's records that were not deleted."""
         batch = self._input_batch
         if not self._settled:  # H7 left
             raise RoundStateError(
@@ -258,7 +258,7 @@ class Receiver:
 
 
 class Analyst(Receiver):
-    """The last party: reads the messages."""
+    """The last party of the route, which reads the messages."""
 
     def __init__(self, terms: MixTerms, listed: ClaimList, sign: Signer) -> None:
         super().__init__(terms, listed, terms.analyst, sign)
@@ -275,7 +275,7 @@ class Analyst(Receiver):
 
 
 class Hop(Receiver):
-    """A node.
+    """A mix node of the route.
 
     Its secrets, input and order stay until `erase`: a later accusation may need a step.
     """
@@ -292,7 +292,7 @@ class Hop(Receiver):
         self._history: tuple[tuple[tuple[Header, ...], tuple[Transcript, ...]], Case] | None = None
 
     def take(self, submissions: Mapping[bytes, bytes]) -> None:
-        """Take the records of all listed claims, by credential, at node 1.
+        """At node 1, take in the records of all listed claims, by credential.
 
         Raises:
             BadClaimError: C4; an honest node 1 finds this before it signs a receipt
@@ -331,7 +331,7 @@ class Hop(Receiver):
         return share, prove_equal("opening", context, *pairs, self._secrets.opening, random)
 
     def release(self, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
-        """The only output, H8: blinded keys and decrypted boxes in a uniform order, and the header.
+        """The only output, H8: blinded keys and decrypted boxes in uniform order, and the header.
 
         Repeated calls return the same output.
 
@@ -389,7 +389,7 @@ class Hop(Receiver):
         )
 
     def _check_question(self, question: TraceQuestion) -> tuple[Case, bytes]:
-        """Verify everything shown so far; return the case and the last record shown."""
+        """Verify all answers so far to a question; return the case and the record to trace next."""
         own_header, at = self._output_records[0], self.position - 1
         if (
             not self.position < question.position == len(question.headers) + 1
@@ -400,7 +400,7 @@ class Hop(Receiver):
         return case, check_trace(case, question.position, question.trace)
 
     def _history_of(self, question: TraceQuestion) -> Case:
-        """The chain up to the accuser's input.
+        """The case at the accuser's input: list, headers and deletions up to there.
 
         It is cached, because the questions about all accused records and named users share it.
         """
@@ -421,7 +421,7 @@ class Hop(Receiver):
     def show_passage(
         self, question: TraceQuestion, passage: Passage, random: RandomBytes
     ) -> Passage:
-        """Continue the passage of a user named by a complete trace (T6); check both (T7).
+        """Continue the passage of a user whom a complete trace names (T6); check both first (T7).
 
         Raises:
             BadHopError, BadBlameError, UnansweredError, RoundStateError: as `show`.
@@ -473,7 +473,7 @@ class Hop(Receiver):
 
     @property
     def _asked_about(self) -> _SentRecords:
-        """The output as `_SentRecords`, cached: a large batch's tree takes a quarter second."""
+        """The output's records with their index, cached: the tree of a large batch takes 0.25 s."""
         records = self._output_records[1]
         if self._sent is None or self._sent.records is not records:
             self._sent = _SentRecords(records)

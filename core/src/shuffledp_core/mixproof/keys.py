@@ -55,11 +55,11 @@ class Route:
         return len(self.blinding) - 1
 
     def opener(self, position: int) -> tuple[Element, Element]:
-        """(B_(i-1), M_i) of the node at `position`, from 2 on: base and point of m_i."""
+        """Base and point of the secret m_i of the node at `position` >= 2: (B_(i-1), M_i)."""
         return self.blinding[position - 1], self.opening[position - 2]
 
     def blinder(self, position: int) -> tuple[Element, Element]:
-        """(B_(i-1), B_i) of the node at `position`: base and point of b_i."""
+        """Base and point of the secret b_i of the node at `position`: (B_(i-1), B_i)."""
         return self.blinding[position - 1], self.blinding[position]
 
 
@@ -73,7 +73,7 @@ def route_context(deployment: str, round_id: str, certificate_digest: str) -> by
 def make_key(
     context: bytes, name: str, position: int, base: Element, random: RandomBytes
 ) -> tuple[NodeSecret, NodeKey]:
-    """A node's fresh keys, to the base B_(i-1) of the nodes before it.
+    """Create a node's keys for a round, on the base B_(i-1) of the nodes before it.
 
     Check those first (`check_route`).
     """
@@ -93,7 +93,7 @@ def make_key(
 
 
 def check_route(context: bytes, names: Sequence[str], keys: Sequence[NodeKey]) -> Route:
-    """Checks the keys of the first nodes of a route, or of all of them: as many as there are names.
+    """Check the keys of the first nodes of a route: as many nodes as there are names.
 
     1. K1: each is a group element, not the identity; node 1 has no M.
     2. K2, K3: its node proved that it knows the logarithm to the base that the nodes before it lead

@@ -19,7 +19,7 @@ _HEX: Final = re.compile(r"([0-9a-f]{2})*")
 def mixing_key(
     key: NodeKey, enrolment_key: str, withdrawals: int, withdrawals_digest: str
 ) -> MixingKey:
-    """The part of a round key that carries a node's keys."""
+    """The part of a round key that carries a node's public keys for provable mixing."""
     return MixingKey(
         blinding=key.blinding.hex(),
         blinding_proof=key.blinding_proof.hex(),
@@ -32,7 +32,7 @@ def mixing_key(
 
 
 def mixing_part(key: RoundKey) -> MixingKey:
-    """The mixing part of a round key; `RoundKeyError` where it has none."""
+    """The mixing part of a round key; `RoundKeyError` if it has none."""
     if not isinstance(key.mixing, MixingKey):
         raise RoundKeyError(f"the round key of {key.node[:80]!r} has no keys for verified mixing")
     return key.mixing
@@ -59,7 +59,7 @@ def check_keys(
 
 
 def check_mix(certificate: Certificate, keys: Sequence[RoundKey]) -> None:
-    """Raise `RoundKeyError` unless the key has mixing keys exactly if the round is verified."""
+    """Raise `RoundKeyError` unless exactly the keys of a verified round carry mixing keys."""
     for key in keys:
         if isinstance(key.mixing, MixingKey) != certificate.verified:
             raise RoundKeyError(
@@ -69,7 +69,7 @@ def check_mix(certificate: Certificate, keys: Sequence[RoundKey]) -> None:
 
 
 def check_enrolment_key(certificate: Certificate, entry: RoundKey, roster: Roster) -> None:
-    """Check that this party uses the same enrolment key for a verified round's claims as node 1.
+    """Check that the roster has the enrolment key that node 1 uses for a verified round's claims.
 
     With another key no one on node 1's list would be enrolled, and an honest node 1 would seem to
     have listed made-up users. This party cannot tell whether node 1 or the author of the roster is
@@ -95,7 +95,7 @@ def mix_terms(
     keys: Sequence[RoundKey],
     roster: Roster,
 ) -> MixTerms:
-    """The terms of a verified round.
+    """The terms of a verified round, from its signed documents.
 
     `signed` is the manifest as it travels, all documents are checked otherwise.
 

@@ -31,7 +31,7 @@ Context: TypeAlias = tuple[bytes, ...]
 
 
 def nonce(random: RandomBytes, secret: Scalar, statement: Context) -> Scalar:
-    """The r of one proof: fresh randomness hashed with the secret and the statement.
+    """The nonce r of one proof: fresh randomness hashed with the secret and the statement.
 
     If a machine is resumed from a snapshot with the same randomness, two different statements still
     get different r; the same r for both would reveal the secret.
@@ -40,7 +40,7 @@ def nonce(random: RandomBytes, secret: Scalar, statement: Context) -> Scalar:
 
 
 def no_randomness(size: int) -> bytes:
-    """A deterministic nonce source: the nonce is derived from secret and statement alone."""
+    """Zeros instead of randomness, so that a nonce depends on secret and statement alone."""
     return bytes(size)
 
 
@@ -62,7 +62,7 @@ def prove_knowledge(
 def verify_knowledge(
     purpose: str, context: Context, base: Element, point: Element, proof: bytes
 ) -> None:
-    """Checks `prove_knowledge`. Raises `ProofError`."""
+    """Check a proof of `prove_knowledge`. Raises `ProofError`."""
     c, z = _split_proof(proof)
     commitment = minus(multiply(z, base), multiply(c, point))
     if c != challenge(f"knows/{purpose}", *context, base, point, commitment):
@@ -76,7 +76,7 @@ def prove_each(
     secrets: Sequence[Scalar],
     random: RandomBytes,
 ) -> tuple[list[Element], list[bytes]]:
-    """For each secret, with its own context: secret · base, and its `prove_knowledge`."""
+    """For each secret, under its own context: the point secret · base, and its proof."""
     label, points = f"knows/{purpose}", multiples(base, secrets)
     statements = [(*context, base, point) for context, point in zip(contexts, points, strict=True)]
     pairs = list(zip(secrets, statements, strict=True))
@@ -96,7 +96,7 @@ def knows_each(
     points: Elements,
     proofs: Sequence[bytes],
 ) -> list[bool]:
-    """For each point, with its own context and proof: True if `verify_knowledge` accepts it."""
+    """For each point, context and proof: True if `verify_knowledge` accepts the proof."""
     numbers = [_numbers(proof) for proof in proofs]
     commitments = points.commitments(base, [both or (_ZERO, _ZERO) for both in numbers])
     return [
@@ -131,7 +131,7 @@ def verify_equal(
     second: tuple[Element, Element],
     proof: bytes,
 ) -> None:
-    """Checks `prove_equal`. Raises `ProofError`.
+    """Check a proof of `prove_equal`. Raises `ProofError`.
 
     Sound for any prover: an accepted second point is the only right value.
     """

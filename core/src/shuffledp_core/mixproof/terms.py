@@ -70,15 +70,15 @@ class MixTerms:
 
     @property
     def most_accused(self) -> int:
-        """Most records that one party accuses: those of one user more than may be excluded."""
+        """Largest number of records that a party accuses: those of one user too many to exclude."""
         return (self.max_reports - self.min_reports + 1) * self.messages_per_user
 
     def count_messages(self, users: int) -> int:
-        """Number of records in a batch of this many users: theirs, and the dummies of all nodes."""
+        """Number of records in a batch of this many users, with the dummies of all nodes."""
         return self.messages_per_user * users + self.hops * self.dummies
 
     def messages_of(self, credential: bytes) -> int:
-        """Number of messages in the claim of this credential."""
+        """Number of messages in the claim of this credential, of a user or a node."""
         return self.dummies if credential in self.node_credentials else self.messages_per_user
 
     def name_of(self, credential: bytes) -> str:
@@ -97,11 +97,11 @@ class MixTerms:
         return digest_parts("layer", self.manifest, number(position), share)
 
     def seal(self, position: int, share: Element, content: bytes) -> bytes:
-        """The box of this layer."""
+        """Encrypt the content of one layer into its box."""
         return ChaCha20Poly1305(self.layer_key(position, share)).encrypt(_NONCE, content, None)
 
     def open(self, position: int, share: Element, box: bytes) -> bytes | None:
-        """The content of a box; None if it does not decrypt."""
+        """Decrypt a layer's box; None if it does not decrypt."""
         try:
             return ChaCha20Poly1305(self.layer_key(position, share)).decrypt(_NONCE, box, None)
         except InvalidTag:
@@ -118,7 +118,7 @@ class MixTerms:
     def contents(
         self, position: int, keys: Elements, shares: Sequence[Element], boxes: Sequence[bytes]
     ) -> tuple[bytes | None, ...]:
-        """`content` of every record."""
+        """Vectorised `content`: decrypt every record of a batch."""
         opened = tuple(
             self.open(position, share, box) for share, box in zip(shares, boxes, strict=True)
         )
@@ -134,7 +134,7 @@ class MixTerms:
         return _SIGNED + digest_parts(f"signed/{what}", self.manifest, number(position), *parts)
 
     def require_signed(self, position: int, statement: bytes, signature: bytes) -> None:
-        """Checks a party's signature.
+        """Check the signature on a statement by the party at a position.
 
         `UnansweredError` if it is invalid: the statement may be someone else's.
         """
@@ -144,9 +144,9 @@ class MixTerms:
             )
 
     def faults(self, keys: Elements, messages: Sequence[bytes]) -> list[str]:
-        """The fault of each symbol || proof under its board key, F1 and F2.
+        """The fault of each symbol || proof under its board key (F1, F2); "" for none.
 
-        None if both hold.
+        F1: the symbol is in the alphabet. F2: the proof of knowledge holds.
         """
         parts = [
             (message[: self.symbol_bytes], message[self.symbol_bytes :]) for message in messages

@@ -26,7 +26,7 @@ class Tree:
 
     @property
     def root(self) -> bytes:
-        """32 bytes."""
+        """The hash at the root, 32 bytes."""
         return self._levels[-1][0]
 
     def path(self, index: int) -> Path:
@@ -40,7 +40,7 @@ class Tree:
 
 
 def root(leaves: Sequence[bytes]) -> bytes:
-    """The root alone."""
+    """The root of the tree over these leaves."""
     return Tree(leaves).root
 
 

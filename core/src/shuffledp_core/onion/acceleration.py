@@ -27,7 +27,7 @@ _KEYS: Final = 64
 
 
 class Engine(Protocol):
-    """Batches by one path of the processor. Wrong lengths are a `ValueError`."""
+    """Batches of sealed boxes on one code path of the processor. Wrong lengths: `ValueError`."""
 
     @property
     def path(self) -> str:
@@ -35,13 +35,13 @@ class Engine(Protocol):
 
     @property
     def lanes(self) -> int:
-        """Multiplications at a time; fewer boxes than that are not worth a batch."""
+        """Number of multiplications at a time; a batch of fewer boxes is not worthwhile."""
 
     def open_batch(self, secret: bytes, packed: bytes, width: int) -> tuple[bytes, list[int]]:
-        """Plaintexts of the packed boxes of `width` bytes that open, and places of the others."""
+        """Plaintexts of the packed boxes of `width` bytes that open, and indices of the others."""
 
     def seal_batch(self, to: Any, ephemerals: bytes, packed: bytes, width: int) -> bytes:
-        """Packed boxes of plaintexts of `width` bytes, each under its ephemeral secret."""
+        """Seal packed plaintexts of `width` bytes to `to`, each with its own ephemeral secret."""
 
 
 class AcceleratorWarning(RuntimeWarning):
@@ -97,7 +97,7 @@ def engine_of(path: str) -> Engine:
 
 
 def wheel() -> Any:
-    """The wheel itself, untested; None where it is not installed or switched off."""
+    """The wheel itself, untested; None if it is not installed or switched off."""
     if os.environ.get(VARIABLE, "auto") == "off":
         return None
     try:

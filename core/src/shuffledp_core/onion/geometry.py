@@ -36,7 +36,7 @@ MAX_DUMMIES_PER_NODE: Final = 10_000_000
 
 
 def refuse_plain(mix: MixField) -> None:
-    """Raise `ValueError` for "plain" in a document: there is one way to write plain mixing."""
+    """Raise `ValueError` for "plain" in a document, where plain mixing is an absent field."""
     if mix == Mix.PLAIN:
         raise ValueError('mix must be "verified" or left out, not "plain"')
 
@@ -44,7 +44,7 @@ def refuse_plain(mix: MixField) -> None:
 class Geometry(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
 ):
-    """Hops, messages per user and symbol width of a round, which fix all its lengths.
+    """Hops, messages per user and symbol width of a round, which determine all lengths.
 
     No length depends on a value: a number of messages or a symbol's width that did would tell every
     observer on the wire what the noise is meant to hide.
@@ -186,7 +186,7 @@ class Geometry(
 
     @property
     def dummies_bytes(self) -> int:
-        """Bytes that a node sends to node 1 in a verified round: its claim and its dummies."""
+        """Bytes that a node sends to node 1 in a verified round: a claim, and its dummies."""
         records = self.dummies_per_node * self.record_bytes(2)
         overhead = suite_named(self.suite).overhead
         return self.dummies_claim_bytes + overhead + _SEED_BYTES + records

@@ -38,7 +38,7 @@ does not open.
 
 @dataclass(frozen=True)
 class OpenedLayers:
-    """Packed plaintexts of the layers that decrypted, in order, and the places of the others."""
+    """Packed plaintexts of the layers that decrypted, in order, and the indices of the others."""
 
     data: bytes
     closed: tuple[int, ...]
@@ -351,7 +351,7 @@ def suite_named(name: str) -> Suite:
 
 
 def check_suite(name: str, mix: object) -> None:
-    """Checks that a round may use the suite with that mixing, a `Mix` or unset.
+    """Check that a suite supports a kind of mixing, which is a `Mix` or unset.
 
     Raises:
         ConfigError: there is no such suite.

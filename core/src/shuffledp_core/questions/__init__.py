@@ -1,4 +1,4 @@
-"""Typed questions over records of named fields: schema, question, and its words in a plan. Pure.
+"""Typed questions over records of named fields: schema, question, and wording. Pure.
 
     schema = RecordSchema({
         "sex": CategoryField(["Female", "Male"]),

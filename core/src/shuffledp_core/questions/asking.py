@@ -1,4 +1,4 @@
-"""Questions over a schema, and the words that a plan carries for them."""
+"""Questions over a schema, and the wording of them that a plan carries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OTHERS: Final = "none of these"
 
 
 class QuestionKind(StrEnum):
-    """The kind of answer that a question asks for.
+    """The kind of answer that a question asks for, such as counts, a table or quantiles.
 
     People with each value of one field, with each combination of several, or with each value of
     several fields by themselves; quantiles of one field; the most frequent texts of one field; or
@@ -68,7 +68,7 @@ class QuestionKind(StrEnum):
 
     @property
     def fields(self) -> range:
-        """How many fields it may name."""
+        """Possible numbers of fields in a question of this kind."""
         return {
             "table": range(2, MOST_AXES + 1),
             "columns": range(2, MOST_AXES + 1),
@@ -77,7 +77,7 @@ class QuestionKind(StrEnum):
 
     @property
     def mechanism(self) -> str:
-        """The mechanism of a question that names none."""
+        """Name of the default mechanism for questions of this kind."""
         return {
             "columns": COLUMNS_MECHANISM,
             "quantiles": QUANTILES_MECHANISM,
@@ -87,7 +87,7 @@ class QuestionKind(StrEnum):
 
 @dataclass(frozen=True)
 class RecordQuestion:
-    """A question over a schema.
+    """A question about the records of users, over the fields of a schema.
 
     Attributes:
         schema: of the records.
@@ -152,7 +152,7 @@ class RecordQuestion:
             )
 
     def _check_open(self) -> None:
-        """Check that texts without names are asked for as such, and nothing else is."""
+        """Check that fields of any text are in open lists only, and open lists have no others."""
         for name in self.fields:
             has_any_text = isinstance(self.schema.field(name), TextField)
             if has_any_text and not self.is_open:
@@ -206,7 +206,7 @@ class RecordQuestion:
                 )
 
     def _check_columns(self) -> None:
-        """Check that a question by columns has no others: each column has cells for everyone."""
+        """Check that a question by columns has neither conditions nor others."""
         if self.kind is not QuestionKind.COLUMNS:
             return
         if self.where:
@@ -227,17 +227,17 @@ class RecordQuestion:
 
     @property
     def mechanism(self) -> str:
-        """The mechanism that serves it if no other is named."""
+        """Name of the default mechanism for this question."""
         return self.kind.mechanism
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Cells along each field."""
+        """Number of cells along each field."""
         return tuple(self.schema.field(name).symbols.size for name in self.fields)
 
     @property
     def size(self) -> int:
-        """Symbols of the mechanism: the cells, and one for all others."""
+        """Number of symbols for the mechanism: the cells, and one for all others."""
         return self.wording.size
 
     @cached_property
@@ -276,7 +276,7 @@ class RecordQuestion:
         return f"What is the sum of {self.fields[amounts.index(True)]}{whom}?"
 
     def locate_record(self, record: Mapping[str, FieldValue]) -> int:
-        """The symbol of a record, as a device finds it."""
+        """The symbol of a record, computed as devices do."""
         return self.wording.locate_record(record)
 
 
@@ -289,7 +289,7 @@ def counts(
     text: str = "",
     others: str = OTHERS,
 ) -> RecordQuestion:
-    """How many people have each value of one field."""
+    """A question: how many people have each value of one field?"""
     return RecordQuestion(schema, QuestionKind.COUNTS, (name,), where or {}, id, text, others)
 
 
@@ -301,7 +301,7 @@ def table(
     text: str = "",
     others: str = OTHERS,
 ) -> RecordQuestion:
-    """How many people have each combination of the values of 2 to 4 fields."""
+    """A question: how many people have each combination of the values of 2 to 4 fields?"""
     return RecordQuestion(schema, QuestionKind.TABLE, names, where or {}, id, text, others)
 
 
@@ -311,7 +311,7 @@ def columns(
     id: str = "",  # noqa: A002 - the word of the documents
     text: str = "",
 ) -> RecordQuestion:
-    """How many people have each value of 2 to 4 fields, each field by itself."""
+    """A question: how many people have each value of 2 to 4 fields, each field by itself?"""
     return RecordQuestion(schema, QuestionKind.COLUMNS, names, {}, id, text)
 
 
@@ -324,7 +324,7 @@ def quantiles(
     text: str = "",
     others: str = OTHERS,
 ) -> RecordQuestion:
-    """Medians and percentiles of one field of numbers, and the people in any range of it."""
+    """A question: the median and percentiles of a numeric field, and the people in any range."""
     return RecordQuestion(schema, QuestionKind.QUANTILES, (name,), where or {}, id, text, others)
 
 
@@ -335,7 +335,7 @@ def strings(
     id: str = "",  # noqa: A002 - the word of the documents
     text: str = "",
 ) -> RecordQuestion:
-    """Which texts of an open list are the most frequent ones, and how many people have each."""
+    """A question: which texts of a field are the most frequent, and how many people have each?"""
     return RecordQuestion(schema, QuestionKind.STRINGS, (name,), {}, id, text)
 
 
@@ -347,12 +347,12 @@ def total(
     text: str = "",
     others: str = OTHERS,
 ) -> RecordQuestion:
-    """The sum of a field of amounts, for each combination of the values of up to 3 others."""
+    """A question: the sum of an amount field, by the combinations of up to 3 other fields."""
     return RecordQuestion(schema, QuestionKind.TOTAL, names, where or {}, id, text, others)
 
 
 def mechanism_of(wording: QuestionWording) -> str:
-    """The mechanism of a question in words that names none, and has no description."""
+    """Name of the default mechanism of a wording that comes without a description."""
     return COLUMNS_MECHANISM if wording.is_open else MECHANISM
 
 

@@ -19,7 +19,7 @@ from shuffledp_core.questions.schema import (
 
 
 def among(*names: str | int) -> NameSet:
-    """The values with one of these names."""
+    """A condition: the value is one of these names."""
     if not names:
         raise UsageError("a condition needs a name: an empty list would count no one")
     texts = tuple(
@@ -34,7 +34,7 @@ def among(*names: str | int) -> NameSet:
 
 
 def between(low: Number = "-inf", high: Number = "inf") -> NumberRange:
-    """Numbers from `low` to below `high`."""
+    """A condition: the number is from `low` to below `high`."""
     ends = (spell_edge(low, is_first=True), spell_edge(high, is_last=True))
     if ends == ("-inf", "inf"):
         raise UsageError("a condition on numbers needs an end: name `from` or `below`")
@@ -49,7 +49,7 @@ def between(low: Number = "-inf", high: Number = "inf") -> NumberRange:
 def check_conditions(
     schema: RecordSchema, where: Mapping[str, NameSet | NumberRange]
 ) -> tuple[QuestionCondition, ...]:
-    """The conditions of a question's words, each of which its field can meet."""
+    """The conditions for a question's wording, after checking that each suits its field."""
     conditions = []
     for name, holds in where.items():
         field = schema.field(name)

@@ -1,4 +1,4 @@
-"""A question from a description in TOML; docs/how-to/ask-by-group.md has an example of it."""
+"""Reads a question from a description in TOML; docs/how-to/ask-by-group.md has an example."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIELD_KEYS: Final = ("names", "edges", "from", "to", "step", "least", "most", "
 
 
 def read_question(text: str) -> RecordQuestion:
-    """The question of a description in TOML.
+    """Read a question from its description in TOML.
 
     Raises:
         UsageError: it is not TOML, or breaks a rule; one sentence names the place and the remedy.
@@ -49,7 +49,7 @@ def read_question(text: str) -> RecordQuestion:
 
 
 def convert_question(given: Mapping[str, Any]) -> RecordQuestion:
-    """The question of a description's table."""
+    """Convert a question's description, given as a table, into the question."""
     _check_keys("a question", given, _KEYS)
     for key in ("ask", "of", "fields"):
         if key not in given:
@@ -160,7 +160,7 @@ def _convert_field(given: object) -> SchemaField:
 
 
 def _check_companions(way: str, given: Mapping[str, Any]) -> None:
-    """Check that a field has no keys that belong to another way of describing it."""
+    """Check that a field has no keys of another kind of field."""
     companions = {
         "least": (("most", "parts"), "least"),
         "step": (("from", "to"), "a step"),

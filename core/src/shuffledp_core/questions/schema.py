@@ -52,7 +52,7 @@ _DOUBLINGS: Final = 30
 
 @dataclass(frozen=True, init=False)
 class CategoryField:
-    """A field with one of several names.
+    """A field whose value is one of several names.
 
     Attributes:
         names: 2 or more different ones, in the order of the answer.
@@ -79,7 +79,7 @@ class CategoryField:
 
     @property
     def symbols(self) -> SymbolMeaning:
-        """The cells of an axis of this field."""
+        """Meaning of the symbols of this field: one for each name."""
         return SymbolNames(names=self.names)
 
 
@@ -122,7 +122,7 @@ class RangeField:
 
     @classmethod
     def steps(cls, start: Number, stop: Number, step: Number, *, unit: str = "") -> RangeField:
-        """Ranges of one width from `start` to `stop`; the last one ends there."""
+        """Ranges of one width from `start` to `stop`, where the last one ends."""
         low, high, width = (spell_edge(number) for number in (start, stop, step))
         if Decimal(width) <= 0:
             raise UsageError(f"step must be above 0, not {width}")
@@ -140,13 +140,13 @@ class RangeField:
 
     @property
     def symbols(self) -> SymbolMeaning:
-        """The cells of an axis of this field."""
+        """Meaning of the symbols of this field: one for each range."""
         return SymbolRanges(edges=self.edges)
 
 
 @dataclass(frozen=True)
 class TextField:
-    """A field of any text: an open list, whose texts no one has to name beforehand.
+    """A field of any text: an open list, whose texts need not be known beforehand.
 
     Attributes:
         columns: independent hashes of a text; ε is divided among them.
@@ -175,21 +175,21 @@ class TextField:
 
     @property
     def symbols(self) -> SymbolHashes:
-        """The cells of an axis of this field."""
+        """Meaning of the symbols of this field: hashes of the text."""
         try:
             return SymbolHashes(salt=self.salt or "0" * 32, columns=self.columns, bits=self.bits)
         except (TypeError, ValueError) as error:
             raise UsageError(f"{error}: change it, or leave it out") from error
 
     def hashes_of(self, *words: str) -> SymbolHashes:
-        """The symbols, with a salt of these words unless there is one."""
+        """Meaning of the symbols, with a salt derived from `words` unless the field has one."""
         salt = self.salt or hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
         return SymbolHashes(salt=salt, columns=self.columns, bits=self.bits)
 
 
 @dataclass(frozen=True, init=False)
 class AmountField:
-    """A field of numbers from 0 up that are added up, whose range need not be known.
+    """A field of numbers from 0 up whose sum is asked for; their range need not be known.
 
     Attributes:
         least: decimal; numbers are rounded at random to multiples of it, larger ones to
@@ -234,7 +234,7 @@ class AmountField:
 
     @property
     def symbols(self) -> SymbolMeaning:
-        """The numbers of an axis of this field, up to the first that is not below `most`."""
+        """Meaning of the symbols: magnitudes, up to the first that is at least `most`."""
         steps = math.ceil(Decimal(self.most) / Decimal(self.least))
         size = bisect_left(range(self.parts * _FARTHEST), steps, key=self._multiple) + 1
         return SymbolMagnitudes(step=self.least, parts=self.parts, size=size)
@@ -244,7 +244,7 @@ class AmountField:
 
 
 def _amount(key: str, number: Number) -> Decimal:
-    """A finite number of an amount's description; `UsageError` names its key."""
+    """Read a finite number of an amount's description; a `UsageError` names its key."""
     try:
         return Decimal(spell_edge(number))
     except UsageError as error:
@@ -260,7 +260,7 @@ SchemaField: TypeAlias = CategoryField | RangeField | TextField | AmountField
 
 @dataclass(frozen=True, init=False)
 class RecordSchema:
-    """The fields of a record, by name. It stays with the operator; a plan has what it asks for."""
+    """The fields of a record by name; known to the operator, who puts only parts into plans."""
 
     fields: Mapping[str, SchemaField]
 
@@ -277,7 +277,7 @@ class RecordSchema:
         object.__setattr__(self, "fields", dict(fields))
 
     def field(self, name: str) -> SchemaField:
-        """A field by its name; `UsageError` names the fields there are."""
+        """The field with this name; the `UsageError` for a missing one lists all names."""
         if name not in self.fields:
             raise UsageError(
                 f"there is no field {shorten(name)} in the schema; choose one of "
@@ -310,7 +310,7 @@ def spell_edge(number: Number, *, is_first: bool = False, is_last: bool = False)
 
 
 def check_text(what: str, text: str, most: int = LONGEST_NAME) -> str:
-    """The text, composed. `UsageError` unless it is plain text in one line."""
+    """The text in composed form (NFC). `UsageError` unless it is plain text in one line."""
     if not isinstance(text, str):
         raise UsageError(f"a {what} must be text in quotation marks, not {shorten(text)}")
     composed = unicodedata.normalize("NFC", text)
@@ -322,12 +322,12 @@ def check_text(what: str, text: str, most: int = LONGEST_NAME) -> str:
 
 
 def check_unit(unit: str) -> str:
-    """The unit, composed; "" for none."""
+    """The unit in composed form (NFC); "" for none."""
     return "" if unit == "" else check_text("unit", unit, LONGEST_UNIT)
 
 
 def shorten(given: object) -> str:
-    """At most 40 characters of what was given, in one line."""
+    """Shorten a value for an error message: one line of at most 40 characters."""
     text = repr(given)
     return text if len(text) <= 42 else f"{text[:40]}…"
 

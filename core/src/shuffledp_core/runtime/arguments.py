@@ -1,4 +1,4 @@
-"""Checks of the types of arguments of public functions and classes: one `UsageError` each."""
+"""Checks of the types of arguments of public functions and classes; all raise `UsageError`."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 def load_config(path: Path, model: type[SectionT]) -> SectionT:
-    """The configuration in a TOML file.
+    """Read the configuration in a TOML file.
 
     `ConfigError` names the file, the key and what is allowed.
     """
@@ -131,7 +131,7 @@ def load_config(path: Path, model: type[SectionT]) -> SectionT:
 
 
 def parse_config(data: bytes, model: type[SectionT], source: str, base: Path) -> SectionT:
-    """The configuration in TOML from `source`; relative paths begin at `base`.
+    """Parse a configuration in TOML, named `source` in errors; relative paths begin at `base`.
 
     `ConfigError` as `load_config`.
     """

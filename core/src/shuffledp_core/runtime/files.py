@@ -19,7 +19,7 @@ PART: Final = ".part"
 
 
 def is_disk_full(error: OSError) -> bool:
-    """True if a write failed for lack of room: it may succeed later."""
+    """True if a write failed for lack of disk space: it may succeed later."""
     return error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -67,14 +67,14 @@ def commit_part(path: Path, file: BinaryIO) -> None:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replaces the whole file; after a crash it is the old or the new one."""
+    """Replace a whole file so that after a crash either the old or the new content is there."""
     with open_part(path) as file:
         file.write(data)
         commit_part(path, file)
 
 
 def size_of(path: Path) -> int:
-    """Size of the file in bytes; 0 when it is gone."""
+    """Size of the file in bytes; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Every signal that ends a command unwinds it like Ctrl-C, so that it cleans up.
+"""Signals that unwind a command as Ctrl-C does, so that the command cleans up before it ends.
 
 Whatever is under way is unwound, so that temporary folders with their keys are removed and
 processes stopped, by the same `with` and `finally` as after an error. Only SIGKILL leaves no time

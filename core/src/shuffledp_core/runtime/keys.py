@@ -126,7 +126,7 @@ def load_identity(folder: Path, name: str) -> Identity:
 
 
 def load_party(roster: Roster, role: str, name: str, folder: Path) -> Identity:
-    """The identity of a service, checked to be the roster's party of that role and name.
+    """Load the identity of a service, and check that the roster has this party in this role.
 
     Raises `ConfigError` when the roster has no such party, or another key for it.
     """
@@ -159,7 +159,7 @@ def parse_hex_key(text: str, what: str) -> bytes:
 
 
 def read_roster(path: Path, root_key: str) -> Roster:
-    """The roster under the pinned root key (hex), even if expired, for documents of its time."""
+    """Read a roster signed by the pinned root key (hex); an expired one is accepted, too."""
     return _signed_roster(path, root_key)[1]
 
 
@@ -185,7 +185,7 @@ def load_roster(
 
 
 def require_current(roster: Roster, now: int) -> None:
-    """Raise `StaleRosterError` for a roster without a serial, or expired at `now`.
+    """Raise `StaleRosterError` for a roster that has no serial, or has expired at `now`.
 
     `now` is in milliseconds since 1970.
     """
@@ -210,7 +210,7 @@ def _signed_roster(path: Path, root_key: str) -> tuple[Signed, Roster]:
 
 
 def _remember(state: Path, serial: int, digest: str) -> None:
-    """Refuse a roster older than the newest in this state folder, or another of its serial."""
+    """Refuse a roster older than the newest seen here, or different with the same serial."""
     file = state / SEEN_ROSTER
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ class LevelFilter:
     def __call__(
         self, logger: object, method_name: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        """Return the event, or raise `structlog.DropEvent`: the interface of a processor."""
+        """Return the event if its level is logged, else raise `structlog.DropEvent`."""
         del logger
         if LEVELS.get(method_name, logging.CRITICAL) < self._current:
             raise structlog.DropEvent
@@ -54,7 +54,7 @@ class LevelFilter:
 
 
 def configure_logs(level: str) -> LevelFilter:
-    """Log JSON lines from `level` ("debug", "info", "warning", "error") upwards.
+    """Log JSON lines of `level` ("debug", "info", "warning", "error") and above.
 
     Raises:
         ConfigError: there is no such level.

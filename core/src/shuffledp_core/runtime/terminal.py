@@ -22,7 +22,7 @@ _HANDLER: Final = "shuffledp-plain"
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """Encoding error handler: ASCII words for symbols, letters without accents, plain lines."""
+    """Encoding error handler that writes symbols as ASCII words, and letters without accents."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_letter, error.object[error.start : error.end])), error.end

@@ -18,12 +18,12 @@ _BROKEN_SECONDS: Final = 0.05
 
 
 def cores() -> int:
-    """Number of processors that this process may use; on macOS, the number of all."""
+    """Number of processors that this process may use; on macOS, the number of all processors."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def begin() -> None:
-    """Initialise a worker: it ends with its parent, ignores Ctrl-C, and leaves no core dump.
+    """Initialise a worker that ends with its parent, ignores Ctrl-C, and leaves no core dump.
 
     A worker holds both ends of the pipe on which it waits for work, so it would not notice there
     that its parent was killed.

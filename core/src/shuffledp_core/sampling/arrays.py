@@ -1,4 +1,4 @@
-"""Exact uniform integers and coins by the array, for users who are simulated in thousands.
+"""Arrays of exact uniform integers and coins, for simulations of thousands of users.
 
 The law is that of `randomness.RandomIntegers`, drawn from the same source; only how bytes become
 draws differs.

@@ -199,7 +199,7 @@ def _low_parts(scale: int, count: int, arrays: RandomArrays) -> Integers:
 
 
 def _high_parts(count: int, arrays: RandomArrays) -> Integers:
-    """`count` independent V >= 0 with P(V = v) = (1 - 1/e) e^-v: runs of successes among coins."""
+    """`count` independent V >= 0 with P(V = v) = (1 - 1/e) e^-v: numbers of successes in a row."""
     drawn = 0
 
     def propose(size: int) -> Integers:
@@ -232,7 +232,7 @@ def _unit_exp(numerators: Integers, denominator: int, arrays: RandomArrays) -> N
 
 @cache
 def _inverse_e(position: int) -> int:
-    """The digit of exp(-1) at this place, 1 and up, to the base 256.
+    """The digit of exp(-1) at this position, counted from 1, in base 256.
 
     exp(-1) lies between any two successive partial sums of Σ (-1)^j / j!; where both have the
     digit, it has.

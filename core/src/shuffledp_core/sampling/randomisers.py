@@ -1,4 +1,4 @@
-"""A user's value, randomised: the local randomiser that the certificate is about, and no other.
+"""The local randomiser that certificates are about: from a user's value to an answer.
 
 A histogram's answer is a symbol; a sum's answer is the number of ones in the user's unary code, or
 a noisy value.

@@ -1,4 +1,4 @@
-"""A board in tiles, so that a device finds its message without fetching the whole board.
+"""A board split into tiles, so that a device can find its message in a small part of the board.
 
 A tile holds all messages whose receipt tags begin with the same bits, and what leads from them to
 the root that the analyst signs. docs/tiles.md.
@@ -38,7 +38,7 @@ _WORD_BYTES: Final = 8
 
 
 def tile_bits(messages: int, geometry: Geometry) -> int:
-    """Number of bits of a tag that name its tile; there are 2^bits tiles.
+    """Number of leading bits of a tag that select its tile; there are 2^bits tiles.
 
     It follows from the signed number of messages: an analyst could otherwise make tiles so small
     that a request gives away the message.
@@ -93,7 +93,7 @@ class TiledBoard:
         return self.tree.root()
 
     def tile(self, index: int) -> bytes:
-        """A tile as it travels: the proof, from the bottom, then its messages."""
+        """A tile as it is sent: the Merkle proof from the bottom up, then the tile's messages."""
         proof = b"".join(self.tree.inclusion_proof(index))
         return proof + self.rows[self.begins[index] : self.begins[index + 1]].tobytes()
 
@@ -103,7 +103,7 @@ class TiledBoard:
 
 
 def read_tile(tile: bytes, index: int, bits: int, geometry: Geometry, root: bytes) -> bytes:
-    """The messages of a tile, all of the board whose tags begin with its bits.
+    """Verify a tile; return its messages, all of the board whose tags begin with the tile's bits.
 
     1. It is no longer than a device reads, and holds a proof and whole messages.
     2. Its messages lead to the root.
@@ -139,7 +139,7 @@ def read_tile(tile: bytes, index: int, bits: int, geometry: Geometry, root: byte
 
 
 def _sorted_rows(rows: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
-    """Messages in the order of their tags, and those of one tag in the order of all their bytes."""
+    """Messages sorted by their tags; messages with equal tags by all their bytes."""
     tags = np.ascontiguousarray(rows[:, geometry.tag_at])
     first = tags[:, :_WORD_BYTES].copy().view(">u8").ravel().astype(np.uint64)
     order = np.argsort(first, kind="stable")
@@ -156,7 +156,7 @@ def _sorted_rows(rows: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint
 
 
 def _runs_of(ties: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
-    """Begin and end of each run of equal keys, from the positions that equal their successors."""
+    """Start and end of each run of equal keys, from the positions that equal their successors."""
     if not len(ties):
         return
     breaks = np.flatnonzero(np.diff(ties) > 1)
@@ -166,7 +166,7 @@ def _runs_of(ties: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
 
 
 def _begins_of(rows: NDArray[np.uint8], bits: int, geometry: Geometry) -> NDArray[np.int64]:
-    """Index of each tile's first message among the sorted messages, and their number."""
+    """Index of each tile's first message among the sorted messages, then the number of messages."""
     tags = np.ascontiguousarray(rows[:, geometry.tag_at][:, :_PREFIX_BYTES])
     prefixes = tags.view(">u4").ravel().astype(np.uint64) >> np.uint64(8 * _PREFIX_BYTES - bits)
     indices = np.arange((1 << bits) + 1, dtype=np.uint64)

@@ -23,7 +23,7 @@ _SIGNATURE_BYTES: Final = 64
 
 
 def witness_key(name: str, public_key: bytes) -> NoteKey:
-    """The key of a witness for its cosignatures."""
+    """The public key of a witness in the form that cosignatures use."""
     return NoteKey(name, public_key, COSIGNATURE)
 
 
@@ -55,7 +55,7 @@ def check_cosignature(note: Note, key: NoteKey) -> int:
 
 
 def cosigners(note: Note, keys: Iterable[NoteKey]) -> tuple[NoteKey, ...]:
-    """The witnesses among `keys` whose cosignatures on a checkpoint hold; others are ignored."""
+    """The witnesses among `keys` with a valid cosignature on a checkpoint; others are ignored."""
     return tuple(key for key in keys if _has_cosigned(note, key))
 
 

@@ -17,7 +17,7 @@ _PREFIX: Final = "shuffledp-ledger/"
 
 
 class LedgerEvent(StrEnum):
-    """Kind of change: of a round's charge, or that its result was signed."""
+    """Kind of entry: a change of a round's charge, or the signing of its result."""
 
     RESERVED = "reserved"
     SETTLED = "settled"
@@ -98,7 +98,7 @@ def result_entry(population: str, round_id: str, digest: str) -> LedgerLogEntry:
 
 
 def ledger_log_key(deployment: str, public_key: bytes, ended: int = 0) -> NoteKey:
-    """The key that signs the public log of a deployment's ledger, after `ended` earlier logs.
+    """The key that signs the public log of a deployment's ledger, the next after `ended` logs.
 
     It is the accountant's; its name is the origin of the log. No other statement that this key
     signs begins with this name.
@@ -108,12 +108,12 @@ def ledger_log_key(deployment: str, public_key: bytes, ended: int = 0) -> NoteKe
 
 
 def log_key_of(roster: Roster) -> NoteKey:
-    """The key that signs the present log of a roster's deployment."""
+    """The key that signs the current log of a roster's deployment."""
     return log_keys_of(roster)[-1]
 
 
 def log_keys_of(roster: Roster) -> tuple[NoteKey, ...]:
-    """The keys of all public logs of a roster's deployment: those that ended, and the present one.
+    """The keys of all public logs of a roster's deployment: the ended ones and the current one.
 
     Their order is that of `LogTerms.ended`.
     """

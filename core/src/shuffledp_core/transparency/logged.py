@@ -41,7 +41,7 @@ class CosignedCheckpoint:
 
 
 def read_cosigned(proof: InclusionProof, key: NoteKey, terms: LogTerms) -> CosignedCheckpoint:
-    """The checkpoint of a proof, signed by the log and by enough of its witnesses.
+    """The checkpoint of a proof, after checking that the log and enough witnesses signed it.
 
     Raises:
         MalformedDocumentError: these bytes are no checkpoint.
@@ -68,7 +68,7 @@ def read_cosigned(proof: InclusionProof, key: NoteKey, terms: LogTerms) -> Cosig
 
 
 def known_cosigners(note: Note, terms: LogTerms) -> tuple[NoteKey, ...]:
-    """The witnesses of a log whose cosignatures on a checkpoint hold."""
+    """The witnesses in `terms` with a valid cosignature on a checkpoint."""
     keys = [
         witness_key(witness.name, bytes.fromhex(witness.public_key)) for witness in terms.witnesses
     ]
@@ -107,7 +107,7 @@ def check_logged_once(
 def check_result_logged(
     proof: bytes, roster: Roster, population: str, signed: Signed
 ) -> CosignedCheckpoint:
-    """Check that this very result is in a public log of the deployment.
+    """Check that exactly this result is in a public log of the deployment.
 
     The steps of `check_logged`, for the entry that the signed result determines; the log may be
     one that the roster has ended.
@@ -125,7 +125,7 @@ def check_result_logged(
 
 
 def check_result_manifest(result: Result, manifest: Signed, roster: Roster) -> None:
-    """Check that a completed result names this manifest as the one of its round.
+    """Check that a completed result names this manifest as its round's.
 
     A result that is in the public log thereby has its manifest there. Results of earlier versions
     name none, and are accepted only if the roster names no witnesses.
@@ -184,7 +184,7 @@ def _check_entry(
 
 
 def read_remembered(proof: bytes, roster: Roster) -> CosignedCheckpoint | None:
-    """The checkpoint of a proof that a device kept; None if it is of a log that has ended.
+    """The checkpoint of a proof that a device kept; None if its log has ended.
 
     Raises:
         DocumentError: it is damaged, or not signed as the roster says.
@@ -205,7 +205,7 @@ def read_remembered(proof: bytes, roster: Roster) -> CosignedCheckpoint | None:
 
 
 def is_signed_by_former_key(proof: bytes, roster: Roster) -> bool:
-    """True if a kept proof is of a log of this deployment that a key not in the roster signed.
+    """True if a former key of this deployment, no longer in the roster, signed the kept proof.
 
     Raises:
         MalformedDocumentError: it cannot be parsed.
@@ -218,7 +218,7 @@ def is_signed_by_former_key(proof: bytes, roster: Roster) -> bool:
 
 
 def check_ended(checkpoint: Checkpoint, ended: EndedLog) -> None:
-    """Check that a checkpoint does not contradict how its log ended; `LogProofError` if it does."""
+    """Check that a checkpoint agrees with the end of its log; `LogProofError` if it does not."""
     is_same = checkpoint.size < ended.size or checkpoint.root.hex() == ended.root
     if checkpoint.size > ended.size or not is_same:
         raise LogProofError(
@@ -229,7 +229,7 @@ def check_ended(checkpoint: Checkpoint, ended: EndedLog) -> None:
 
 
 def check_same_history(shown: CosignedCheckpoint, remembered: CosignedCheckpoint) -> None:
-    """Check that two checkpoints are of one history, as far as their windows reach.
+    """Check that two checkpoints belong to one history, as far as their windows reach.
 
     Beyond the windows, only the witnesses have checked that the log only grew.
 

@@ -57,12 +57,12 @@ class NoteKey:
             )
 
     def key_id(self) -> bytes:
-        """The four bytes by which signatures name their key."""
+        """The four bytes by which signature lines identify their key."""
         named = f"{self.name}\n".encode() + bytes([self.algorithm]) + self.public_key
         return hashlib.sha256(named).digest()[:_KEY_ID_BYTES]
 
     def to_text(self) -> str:
-        """The key as other programs take it, such as `name+0123abcd+AW...`."""
+        """The key in the format of C2SP tools, such as `name+0123abcd+AW...`."""
         encoded = encode_base64(bytes([self.algorithm]) + self.public_key)
         return f"{self.name}+{self.key_id().hex()}+{encoded}"
 
@@ -127,7 +127,7 @@ def parse_note(data: bytes) -> Note:
 
 
 def parse_signature_line(line: str) -> tuple[str, bytes]:
-    """Name, and key ID with signature, of a line under a note.
+    """Parse a line under a note into its name, and its key ID with signature.
 
     Raises:
         MalformedDocumentError: it is not such a line.
@@ -140,7 +140,7 @@ def parse_signature_line(line: str) -> tuple[str, bytes]:
 
 
 def check_note(note: Note, key: NoteKey) -> str:
-    """The text of a note that this key signed.
+    """The text of a note, after checking that this key signed it.
 
     Raises:
         SignatureError: there is no signature by this key, or it does not hold.
@@ -150,7 +150,7 @@ def check_note(note: Note, key: NoteKey) -> str:
 
 
 def signature_of(note: Note, key: NoteKey) -> bytes:
-    """The signature that a note carries for a key, not checked; `SignatureError` without one."""
+    """The unverified signature that a note carries for a key; `SignatureError` without one."""
     expected = (key.name, key.key_id())
     for name, blob in note.signatures:
         if (name, blob[:_KEY_ID_BYTES]) == expected:
@@ -159,7 +159,7 @@ def signature_of(note: Note, key: NoteKey) -> bytes:
 
 
 def is_signed_by_namesake(note: Note, key: NoteKey) -> bool:
-    """True if a note is signed in a key's name, and only by other keys; nothing is checked."""
+    """True if a note has signatures under a key's name, but only by other keys; all unverified."""
     named = [blob for name, blob in note.signatures if name == key.name]
     return bool(named) and not any(blob.startswith(key.key_id()) for blob in named)
 
@@ -188,7 +188,7 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def encode_base64(data: bytes) -> str:
-    """Base64 as notes and proofs write it."""
+    """Encode bytes in the base64 of notes and proofs."""
     return base64.b64encode(data).decode()
 
 

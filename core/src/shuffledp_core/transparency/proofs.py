@@ -113,7 +113,7 @@ def _join(lines: list[str], hashes: Sequence[bytes], note: bytes) -> bytes:
 
 
 def _split(data: bytes) -> tuple[list[str], bytes]:
-    """The lines before the first empty line, and what follows it."""
+    """Split data into the lines before the first empty line, and the bytes after it."""
     head, separator, note = _decode(data).partition("\n\n")
     if not separator:
         raise MalformedDocumentError("a proof must end with an empty line and a checkpoint")

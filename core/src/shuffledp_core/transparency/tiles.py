@@ -43,7 +43,7 @@ def bundle_path(index: int, width: int) -> str:
 
 
 def _index_path(index: int) -> str:
-    """Groups of three digits, all but the last one marked: 1234067 is x001/x234/067."""
+    """An index in a path: groups of three digits, "x" before all but the last (x001/x234/067)."""
     groups = [f"{index % 1000:03}"]
     while index >= 1000:
         index //= 1000
@@ -58,7 +58,7 @@ def _partial(width: int) -> str:
 
 
 def tiles_since(tree: MerkleTree, old: int) -> Iterator[tuple[str, bytes]]:
-    """Path and content of every tile of a tree that a log of its first `old` leaves lacks."""
+    """Path and content of every tile of a tree that a log of only `old` leaves does not have."""
     level = 0
     while (tree.size >> (TILE_LEVELS * level)) > 0:
         depth = TILE_LEVELS * level
@@ -69,7 +69,7 @@ def tiles_since(tree: MerkleTree, old: int) -> Iterator[tuple[str, bytes]]:
 
 
 def bundles_between(old: int, size: int) -> Iterator[tuple[str, int, int]]:
-    """Path, first and last entry (exclusive) of every bundle that a log of `old` entries lacks."""
+    """Path, begin and end entry of every bundle that a log of only `old` entries does not have."""
     for index, begin, end in _spans(old, size):
         yield bundle_path(index, end - begin), begin, end
 
@@ -129,6 +129,6 @@ def unpack_tile(data: bytes, width: int) -> list[bytes]:
 
 
 def leaf_tiles(size: int) -> Iterator[tuple[str, int]]:
-    """Path and width of every tile with the hashes of the entries of a log of this size."""
+    """Path and width of every leaf tile of a log of this size."""
     for index, begin, end in _spans(0, size):
         yield tile_path(0, index, end - begin), end - begin

@@ -20,7 +20,7 @@ EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """Hash of an entry at the bottom of the tree."""
+    """Hash of an entry: a leaf of the tree."""
     return hashlib.sha256(b"\0" + entry).digest()
 
 
@@ -111,7 +111,7 @@ class MerkleTree:
 
 
 def _left_width(width: int) -> int:
-    """The largest power of two below `width`, which is at least 2."""
+    """The largest power of two below `width`; `width` is at least 2."""
     return 1 << ((width - 1).bit_length() - 1)
 
 
@@ -146,7 +146,7 @@ def check_inclusion(
 def check_consistency(
     old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]
 ) -> None:
-    """Check that the tree of size `old` is the beginning of the other.
+    """Check that the first `old` leaves of a tree of `size` leaves have the root `old_root`.
 
     Raises:
         LogProofError: the proof does not show it; one of the two histories may be a fork.
@@ -170,7 +170,7 @@ def check_consistency(
 def _fold_consistency(
     old: int, old_root: bytes, size: int, hashes: list[bytes]
 ) -> tuple[bytes, bytes]:
-    """The old and the new root that a consistency proof leads to."""
+    """The old and the new root that follow from a consistency proof."""
     node, last = old - 1, size - 1
     while node % 2 == 1:
         node >>= 1

@@ -1,4 +1,4 @@
-"""The newest entries' hashes beside a checkpoint, from which a reader finds every recent root.
+"""The newest leaf hashes of a log beside a checkpoint, from which readers compute recent roots.
 
 With them a device that remembers a recent checkpoint sees, without any request, that the log has
 only grown. It travels as the extra data of a proof (C2SP tlog-proof).
@@ -24,7 +24,7 @@ _BASE_BYTES: Final = 8
 
 @dataclass(frozen=True)
 class LogWindow:
-    """The hashes of a log's entries from number `base` on, and of what is before them.
+    """The leaf hashes of a log from entry `base` on, and subtree roots of all entries before.
 
     Attributes:
         base: number of entries before the window.
@@ -38,7 +38,7 @@ class LogWindow:
 
     @classmethod
     def of(cls, tree: MerkleTree, size: int) -> LogWindow:
-        """The window at the end of a tree's first `size` leaves."""
+        """The window over the last entries among a tree's first `size` leaves."""
         base = max(0, size - WINDOW)
         peaks: list[bytes] = []
         begin = 0
@@ -48,7 +48,7 @@ class LogWindow:
         return cls(base, tuple(peaks), tuple(tree.levels[0][base:size]))
 
     def to_bytes(self) -> bytes:
-        """Its encoding: `base` in 8 bytes, big endian, then all hashes."""
+        """Encode the window: `base` in 8 bytes, big endian, then all hashes."""
         return b"".join((self.base.to_bytes(_BASE_BYTES, "big"), *self.peaks, *self.leaves))
 
     @classmethod
@@ -76,7 +76,7 @@ class LogWindow:
         return self.base + len(self.leaves)
 
     def root(self, size: int) -> bytes:
-        """Root of the log's first `size` entries, from `base` to all of them."""
+        """Root of the log's first `size` entries, for a size of at least `base`."""
         if not self.base <= size <= self.size:
             raise ValueError(
                 f"a window from {self.base} to {self.size} cannot give the root of {size} entries"
@@ -97,7 +97,7 @@ class LogWindow:
         return root
 
     def check(self, checkpoint: Checkpoint) -> None:
-        """Check that the window is of this checkpoint; `LogProofError` if it is not."""
+        """Check that the window leads to this checkpoint's root; `LogProofError` if it does not."""
         if self.size != checkpoint.size or self.root(self.size) != checkpoint.root:
             raise LogProofError(
                 "the window of the log does not match the checkpoint that came with it"

@@ -40,7 +40,7 @@ OFFLINE: Final = b"offline"
 
 @dataclass(frozen=True)
 class Pauses:
-    """Seconds before a broker is tried again: from `first`, doubling to `longest`.
+    """Seconds between attempts to reach a broker: from `first`, doubling up to `longest`.
 
     They start again from `first` after a connection that lasted longer than `longest`, so that a
     broker which accepts and drops connections gains nothing.
@@ -50,7 +50,7 @@ class Pauses:
     longest: float = 60.0
 
     def next(self, pause: float, lasted: float) -> float:
-        """The next pause, after a pause of `pause` seconds (0: none) and a `lasted` connection."""
+        """The next pause, after a pause of `pause` s (0: none) and a connection of `lasted` s."""
         return self.first if not pause or lasted > self.longest else min(2 * pause, self.longest)
 
 
@@ -94,7 +94,7 @@ class Announcer:
     def with_status(
         cls, broker: BrokerConfig, topic: str, status: bytes = ONLINE, pauses: Pauses | None = None
     ) -> Announcer:
-        """An announcer that keeps `topic` "online" (or `status`) while the broker sees it."""
+        """An announcer with a retained `status` on `topic`, which a last will replaces."""
         return cls(broker, (topic, status), pauses)
 
     def publish(self, topic: str, payload: bytes) -> None:
@@ -115,7 +115,7 @@ class Announcer:
         self._changed.set()
 
     async def run(self) -> None:
-        """Delivers until cancelled, reconnecting after every failure.
+        """Publish queued documents until cancelled, reconnecting after every failure.
 
         Nothing else ends it, whatever the broker does.
         """
@@ -172,7 +172,7 @@ class Announcer:
 
 @asynccontextmanager
 async def listening(broker: BrokerConfig, topic: str) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The payloads on `topic`, retained ones first, for a time that the caller bounds.
+    """Subscribe to `topic`: an iterator over payloads, retained ones first.
 
     Raises:
         BrokerError: whatever goes wrong with the broker, also while the payloads are read.

@@ -135,7 +135,7 @@ class BrokerGuard:
         self._stopped.set()
 
     async def hang_up(self) -> None:
-        """Close the connection to the client, which has closed its own end.
+        """Close the connection to the client after the client has closed its own end.
 
         A task that was left to do so would be cancelled with the event loop, and the connection
         would stay open.
@@ -149,7 +149,7 @@ class BrokerGuard:
         await asyncio.wait({serving})
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve the client until a side hangs up or breaks a limit, or `stop` is called."""
+        """Serve the client until either side hangs up or breaks a limit, or `stop` is called."""
         serving = asyncio.current_task()
         if serving is not None:
             self._client = serving, writer
@@ -183,7 +183,7 @@ class BrokerGuard:
                 writer.close()
 
     async def _forward_requests(self, first: bytes, client: asyncio.StreamReader) -> None:
-        """Pass the client's packets on and note their answers; withhold DISCONNECT (see `mqtt`).
+        """Forward the client's packets and note the answers they permit; hold DISCONNECT back.
 
         `first` is the first byte of the first packet, empty if the client has hung up.
         """
@@ -202,7 +202,7 @@ class BrokerGuard:
                 first = await client.read(1)
 
     async def _forward_answers(self, client: asyncio.StreamWriter) -> None:
-        """Pass the broker's packets on, at the permitted rate; raise on any that is forbidden."""
+        """Forward the broker's packets at the permitted rate; raise on any forbidden packet."""
         clock = asyncio.get_running_loop().time
         due = 0.0
         while True:
@@ -226,7 +226,7 @@ class BrokerGuard:
             await client.drain()
 
     def _take_answer(self, packet: bytes) -> None:
-        """Check that a request calls for this answer, which is then used up."""
+        """Check that a pending request permits this answer, and mark the request as answered."""
         if packet[:3] == _ACCEPTED[:3] and 1 <= packet[3] <= len(_REFUSALS):
             raise ConnectionError(f"it refuses the connection: {_REFUSALS[packet[3] - 1]}")
         if packet not in self._answers:
@@ -235,7 +235,7 @@ class BrokerGuard:
         self._accepted |= packet == _ACCEPTED
 
     def _is_subscribed(self, first: int, body: bytes) -> bool:
-        """Whether a document is on the subscription's topics. Raise if the packet is not permitted.
+        """True if a document's topic is subscribed to. Raise if the packet is not permitted.
 
         Some brokers pass a last will on at its own QoS 1, whatever the subscription asks for.
         """
@@ -251,7 +251,7 @@ class BrokerGuard:
 
 
 def _answer(first: int, start: bytes) -> bytes:
-    """The one answer that a request calls for; empty if it calls for none."""
+    """The only answer that a request permits; empty if the request has none."""
     kind = first >> 4
     if kind == _CONNECT:
         return _ACCEPTED
@@ -264,7 +264,7 @@ def _answer(first: int, start: bytes) -> bytes:
 
 
 async def _read_length(reader: asyncio.StreamReader, longest: int) -> tuple[bytes, int]:
-    """Read a packet's length, in at most four bytes: the bytes themselves, and their value."""
+    """Read the length of a packet, at most four bytes: return the bytes and their value."""
     encoded = b""
     length = 0
     while not encoded or encoded[-1] & 128:

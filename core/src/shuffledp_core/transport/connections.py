@@ -1,4 +1,4 @@
-"""Connections of a service: their number, and the closing of those that hold back others.
+"""Connections of a service: limits on their number, and closing those that block others.
 
 gRPC accepts connections by itself, limits them for all callers alike, and has no Python call that
 ends one. So a caller that withholds flow control makes us keep its answers as long as its
@@ -121,7 +121,7 @@ class Connections:
             del self._calls[peer]
 
     def hang_up(self, peer: str) -> None:
-        """Marks this connection to be closed on the next look."""
+        """Mark a connection to be closed at the next check."""
         self._ending.add(peer)
         self._requested.set()
 
@@ -138,7 +138,7 @@ class Connections:
                     await asyncio.sleep(_OWNER_SECONDS)
 
     async def watch(self, port: int) -> None:
-        """Keeps the connections on this port of ours within the limits, until cancelled."""
+        """Keep the connections on this local port within the limits, until cancelled."""
         self._port = port
         while True:
             with suppress(TimeoutError):
@@ -183,7 +183,7 @@ class Connections:
             )
 
     def _surplus(self, open_connections: dict[Peer, int], number: int) -> set[Peer]:
-        """`number` unauthenticated connections of the busiest address: idle, then oldest."""
+        """Choose `number` unauthenticated connections of the busiest address: idle, then oldest."""
         new = [peer for peer in open_connections if peer not in self._ages]
         SystemRandom().shuffle(new)  # the order of descriptors says nothing about age
         self._ages = {peer: None for peer in [*self._ages, *new] if peer in open_connections}

@@ -29,7 +29,7 @@ class Crowd(Generic[Item]):
         return item in self._peers
 
     def add(self, item: Item, peer: str) -> None:
-        """Adds an item that waits from now on."""
+        """Add an item that begins to wait now."""
         host = _host(peer)
         self._peers[item] = (host, peer)
         self._of_hosts[host] += 1
@@ -60,7 +60,7 @@ class Crowd(Generic[Item]):
 
 
 def _host(peer: str) -> str:
-    """The address that a peer shares with all its connections.
+    """The part of a peer that all connections from one address share.
 
     The whole text for a peer without one.
     """

@@ -1,4 +1,4 @@
-"""Bounds on the callers that keep a service waiting, in number and time.
+"""Limits on callers that keep a service waiting: on their number, and on the time.
 
 A service waits twice for a caller: for its request, and until it has received the answer. Both cost
 memory, so both are bounded in number and in time (`Limits`). When there is no room left, one of the
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Line:
-    """Callers whose requests have not arrived yet: at most `places`, each for `seconds` at most."""
+    """Callers whose requests have not arrived: at most `places`, each for at most `seconds`."""
 
     def __init__(self, places: int, seconds: float) -> None:
         self._places = places
@@ -35,7 +35,7 @@ class Line:
         self._waiting: Crowd[asyncio.Timeout] = Crowd()
 
     async def wait(self, arrival: Awaitable[T], peer: str) -> T:
-        """Wait for a peer's data.
+        """Wait for a caller's request to arrive.
 
         Raises `BusyError` when it does not come in time, or when others need the place.
         """
@@ -66,7 +66,7 @@ class Line:
 
 
 class Slots:
-    """Slots for long answers, at most `places` at a time, shared fairly between addresses.
+    """Slots for long answers, `places` in all, shared fairly between addresses.
 
     When all are taken, a newcomer gets a slot of the address that holds most, provided that this
     address then still holds as many as the newcomer's. Otherwise the newcomer is refused, so that
@@ -118,7 +118,7 @@ def _evict_from(crowd: Crowd[asyncio.Timeout]) -> None:
 
 
 class Doorway:
-    """All callers of one service, and their `connections`."""
+    """All calls to one service that are under way, and its `connections`."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -129,7 +129,7 @@ class Doorway:
         self._of_parties: Counter[str] = Counter()
 
     def enter(self, context: Context, peer: str, party: str | None) -> None:
-        """Registers a call; `party` None: a device's.
+        """Register a call by `party`, or by a device if that is None.
 
         Raises `BusyError` for one too many of a party or operator.
         """
@@ -147,7 +147,7 @@ class Doorway:
                 )
 
     def line(self, who: str) -> Line:
-        """The line in which callers of one kind wait while their requests arrive."""
+        """The waiting line for callers of one kind while their requests arrive."""
         return self._lines.setdefault(
             who, Line(self._limits.silent_calls, self._limits.request_seconds)
         )
@@ -162,7 +162,7 @@ class Doorway:
             self._taken_in(context)
 
     def mark_answered(self, context: Context) -> None:
-        """Record that the only answer of a call is about to be sent.
+        """Record that a call's only answer is about to be sent.
 
         The caller has received it when the call is over.
         """

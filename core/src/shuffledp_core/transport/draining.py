@@ -1,4 +1,4 @@
-"""Draining a refused caller's request, so that a caller that is still writing gets the refusal."""
+"""Drains a refused caller's request, so that a caller which is still writing gets the refusal."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Request(Protocol):
     """A protobuf message."""
 
     def ByteSize(self) -> int:  # noqa: N802 - protobuf's name
-        """Its length on the wire."""
+        """Length of the message on the wire, in bytes."""
         ...
 
 
 @asynccontextmanager
 async def draining(requests: AsyncIterator[Request], line: Line, peer: str) -> AsyncIterator[None]:
-    """Reads what the caller is still writing before a refusal by the block goes out.
+    """Context that reads what the caller is still writing before a refusal by the block goes out.
 
     Meanwhile the caller stands in `line`, like one whose first message is awaited. A caller that is
     refused because that line is full is refused at once.

@@ -28,14 +28,14 @@ def now() -> float:
 
 
 class OwnInstance:
-    """This process, as its answers describe it."""
+    """The description of this process that every answer carries: id, and running time."""
 
     def __init__(self) -> None:
         self._id = secrets.token_hex(8)
         self._started = time.monotonic()
 
     def metadata(self) -> tuple[str, str]:
-        """Key and value: id, and milliseconds since the start."""
+        """Metadata key and value of an answer: process id, and milliseconds since its start."""
         return KEY, f"{self._id} {round(1000 * (time.monotonic() - self._started))}"
 
 
@@ -46,7 +46,7 @@ class _Answer:
 
 
 class Instances:
-    """The processes that answered for each party. Clocks of two machines are never compared."""
+    """Detects two processes of one party, without comparing clocks of two machines."""
 
     def __init__(self) -> None:
         self._last: dict[str, _Answer] = {}

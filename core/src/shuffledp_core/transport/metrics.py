@@ -82,7 +82,7 @@ class ServiceMetrics:
         return Counter(name, help_, labels, registry=self.registry)
 
     def histogram(self, name: str, help_: str, buckets: Sequence[float]) -> Histogram:
-        """A new histogram on this page, with the upper ends of its buckets but the infinite one."""
+        """A new histogram on this page; the bucket above the last finite end is added."""
         return Histogram(name, help_, registry=self.registry, buckets=buckets)
 
     def use(self, files: TLSFiles, roster: Roster) -> None:
@@ -105,13 +105,13 @@ class ServiceMetrics:
 
 
 class MetricsPage:
-    """An HTTP server for one registry, in threads of its own.
+    """An HTTP server, in threads of its own, for the metrics of one registry.
 
     It speaks plain HTTP: keep it on an inner network.
     """
 
     def __init__(self, registry: CollectorRegistry, listen: str) -> None:
-        """Listens at once on host:port.
+        """Start to listen on `listen`, host:port.
 
         Raises `ConfigError` for a bad address, `PortInUseError` for a taken one.
         """
@@ -129,7 +129,7 @@ class MetricsPage:
 
     @property
     def port(self) -> int:
-        """The port it listens on, chosen by the system if port 0 was asked for."""
+        """The port of the server, chosen by the system if port 0 was configured."""
         return self._server.server_port
 
     def close(self) -> None:

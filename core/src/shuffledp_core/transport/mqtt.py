@@ -90,7 +90,7 @@ async def connect(
 
 
 async def _until_closed(client: aiomqtt.Client, opening: asyncio.Future[aiomqtt.Client]) -> None:
-    """Wait until the library has noticed the end of its connection, and closed its socket."""
+    """Wait until the library has noticed the end of its connection and closed its socket."""
     await asyncio.wait({opening})
     if opening.exception() is None:
         with contextlib.suppress(aiomqtt.MqttError):
@@ -120,7 +120,7 @@ class BrokerConnection:
         await self._while_connected(publishing)
 
     async def wait_for(self, event: asyncio.Event) -> None:
-        """Wait for an event. The library sends PINGREQ meanwhile, and insists on PINGRESP."""
+        """Wait for an event, while the library sends PINGREQ and requires PINGRESP."""
         await self._while_connected(event.wait())
 
     async def subscribe(self) -> AsyncIterator[bytes]:
@@ -138,7 +138,7 @@ class BrokerConnection:
                 yield message.payload
 
     async def _while_connected(self, work: Coroutine[Any, Any, _ResultT]) -> _ResultT:
-        """Await the library's work, unless the connection ends; the library may not notice that."""
+        """Await the library's work, but fail as soon as the connection ends."""
         ended = self._guard.ended
         with _broker_at_fault(self._broker, self._guard):
             async with self._guard.request:
@@ -158,7 +158,7 @@ class BrokerConnection:
 
 @contextlib.contextmanager
 def _broker_at_fault(broker: BrokerConfig, guard: BrokerGuard | None = None) -> Iterator[None]:
-    """Turn what sockets, TLS, names, time limits and the library raise into the one typed error."""
+    """Turn errors of sockets, TLS, names, time limits and the library into `BrokerError`."""
     try:
         yield
     except (OSError, EOFError, UnicodeError, aiomqtt.MqttError) as error:

@@ -33,7 +33,7 @@ class ProbedConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 async def probe(config: ServiceConfig) -> None:
-    """Asks the service at its address on this machine; returns when it serves.
+    """Ask a service for its health at its address on this machine; return if it serves.
 
     Raises:
         ConfigError: the configuration, its keys or its roster cannot be used.
@@ -58,7 +58,7 @@ async def probe(config: ServiceConfig) -> None:
 
 
 async def ask_health(channel: grpc.aio.Channel) -> bool:
-    """True if the service behind a channel says that it serves.
+    """True if the service behind a channel reports that it serves.
 
     Raises `grpc.aio.AioRpcError` when the service does not answer.
     """

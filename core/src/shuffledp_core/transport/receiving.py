@@ -18,7 +18,7 @@ Chunks = AsyncIterable[tuple[int, bytes]]
 
 
 async def read_header(requests: AsyncIterable[batch_pb2.AddBatchRequest]) -> bytes:
-    """The signed header that a batch begins with; `BadBatchError` when it begins otherwise."""
+    """The signed header that begins a batch; `BadBatchError` if the stream begins otherwise."""
     async for request in requests:
         if request.WhichOneof("part") == "header":
             return request.header
@@ -29,7 +29,7 @@ async def read_header(requests: AsyncIterable[batch_pb2.AddBatchRequest]) -> byt
 async def batch_chunks(
     requests: AsyncIterable[batch_pb2.AddBatchRequest],
 ) -> AsyncIterator[tuple[int, bytes]]:
-    """The chunks behind the header; `BadBatchError` when anything else follows it."""
+    """The chunks after the header; `BadBatchError` if anything else follows."""
     async for request in requests:
         if request.WhichOneof("part") != "chunk":
             raise BadBatchError("only chunks may follow a batch's header; send everything again")
@@ -37,7 +37,7 @@ async def batch_chunks(
 
 
 async def receive(chunks: Chunks, total: int, path: Path) -> str:
-    """Writes exactly `total` bytes to `path`, mode 0600, and syncs them; their SHA-256 in hex.
+    """Write exactly `total` bytes to `path`, mode 0600, and sync; return their SHA-256 in hex.
 
     After an error the file is erased.
 
@@ -70,7 +70,7 @@ async def receive(chunks: Chunks, total: int, path: Path) -> str:
 
 
 async def gather(chunks: Chunks, most: int) -> bytes:
-    """All chunks together.
+    """Join all chunks into one string of at most `most` bytes.
 
     `BadBatchError` when they are out of order, or more than `most` bytes.
     """
@@ -97,7 +97,7 @@ async def let_through(chunks: Chunks, total: int) -> None:
 
 
 def check_digest(signed: str, actual: str) -> None:
-    """Raises `BadBatchError` unless the bytes are those that the sender committed to."""
+    """Raise `BadBatchError` unless the digest is the one to which the sender committed."""
     if actual != signed:
         raise BadBatchError(
             f"the batch has digest {actual}, but its sender signed {signed}; send it again"

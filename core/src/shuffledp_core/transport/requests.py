@@ -1,4 +1,4 @@
-"""Typed refusal, instead of a traceback, of requests that protobuf cannot parse.
+"""Typed refusal of requests that protobuf cannot parse, instead of a traceback.
 
 gRPC parses a request before it calls a handler, so an error there bypasses `TypedErrors`: anyone
 who can connect could fill the log with tracebacks. Here such a request reaches the handler as an
@@ -26,19 +26,19 @@ T = TypeVar("T")
 
 
 class Unreadable:
-    """Stands in for a request that protobuf cannot parse: its length, and protobuf's error."""
+    """Placeholder for a request that protobuf cannot parse: its length, and protobuf's error."""
 
     def __init__(self, data: bytes, reason: DecodeError) -> None:
         self._size = len(data)
         self.reason = str(reason)
 
     def ByteSize(self) -> int:  # noqa: N802 - as a protobuf message, for `draining`
-        """Its length on the wire."""
+        """Length of the request on the wire, in bytes."""
         return self._size
 
 
 def require_readable(response: T | None, party: str) -> T:
-    """A party's response; `NodeFault` when its bytes could not be read."""
+    """A party's response; `NodeFault` if protobuf cannot parse it."""
     if response is None:
         raise NodeFault(
             f"{party} answered with bytes that are not a message of this protocol; check its "

@@ -1,4 +1,4 @@
-"""Typed errors across gRPC: an error raised on one side is caught on the other as the same class.
+"""Typed errors across gRPC: an error raised on one side is raised as the same class on the other.
 
 The class name travels in the trailing metadata `shuffledp-error`, the message as the status text.
 Any other exception is logged here and reaches the caller as an internal error without details.
@@ -131,7 +131,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
     async def _admit(
         self, handler: Any, requests: AsyncIterator[Any], context: Context, method: str
     ) -> AsyncIterator[tuple[bool, Any]]:
-        """Admit a call; yields whether a device calls, and its request or stream of requests.
+        """Admit a call; yield whether a device calls, and its request or stream of requests.
 
         Aborts the call if the block fails.
 
@@ -178,7 +178,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
 
 
 async def _write(context: Context, answer: Any) -> bool:
-    """Sends a message of a stream; False if its caller has gone, which is not a failure here."""
+    """Send a message of a stream; return False if the caller has gone, which is no failure here."""
     try:
         await context.write(answer)
     except grpc.aio.InternalError:  # all that gRPC says of a connection that has ended
@@ -217,7 +217,7 @@ it.
 
 
 def error_of_call(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
-    """The error that `party` raised, or `UnreachableError` without answer or valid certificate."""
+    """The error that `party` raised; `UnreachableError` for no answer or an invalid certificate."""
     code = dict(error.trailing_metadata() or ()).get(_KEY)
     if code is not None:
         # Names of our own errors only, any other gives the root class: what a party answers chooses
@@ -247,7 +247,7 @@ def error_of_call(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPEr
 
 @asynccontextmanager
 async def translate_errors(party: str) -> AsyncIterator[None]:
-    """Makes calls to `party` in this block raise our own errors.
+    """Context in which failed calls to `party` raise this project's errors.
 
     grpc.aio cancels a call from inside when its deadline passes while the request is still being
     written, and the caller sees a cancellation that it did not request: it is reported as a

@@ -69,7 +69,7 @@ class Service:
         self.metrics.use(files, roster)
 
     async def start(self) -> int:
-        """Listens and reports healthy; returns the port.
+        """Start to listen, and report healthy; return the port.
 
         Raises `PortInUseError`, also for the metrics page.
         """
@@ -90,7 +90,7 @@ class Service:
         return port
 
     async def stop(self) -> None:
-        """Stops taking calls; those under way get `GRACE_SECONDS`."""
+        """Stop accepting calls; calls under way may finish within `GRACE_SECONDS`."""
         # Health first: whoever balances or probes learns that this service stops before its calls
         # begin to fail.
         await self._health.enter_graceful_shutdown()

@@ -104,7 +104,7 @@ def _configuration(files: TLSFiles) -> grpc.ServerCertificateConfiguration:
 def channel_to(
     party: Party, keys: Path, roster: Roster, *, own_connection: bool = False
 ) -> grpc.aio.Channel:
-    """A channel to exactly this party: its certificate must carry its name, wherever it listens.
+    """A channel to exactly this party, whose certificate must carry the party's name.
 
     gRPC may let the channels of one process share connections; `own_connection` forbids it. gRPC's
     transparent retries are switched off, because they can loop on a server that is shutting down
@@ -137,7 +137,7 @@ def peer_name(context: grpc.aio.ServicerContext) -> str:  # type: ignore[type-ar
 
 
 def role_of(name: str, roster: Roster) -> str:
-    """The role behind a TLS name: a roster party's, "client", "operator", "viewer", or ""."""
+    """The role that a TLS name has: that of a party, "client", "operator", "viewer", or ""."""
     for party in roster.parties:
         if party.name == name:
             return party.role

@@ -34,7 +34,7 @@ class TLSFiles:
 
     @classmethod
     def load(cls, folder: Path, authority: str) -> Self:
-        """Reads the key folder of a process. `authority` is the roster's `tls_authority`.
+        """Read the key folder of a process. `authority` is the roster's `tls_authority`.
 
         Raises:
             ConfigError: a file cannot be read, or is not a certificate.
@@ -48,7 +48,7 @@ class TLSFiles:
 
     @property
     def name(self) -> str:
-        """The common name in this process's certificate, by which others know it.
+        """The common name in this process's certificate, which identifies it to others.
 
         Empty where there is none.
         """
@@ -57,7 +57,7 @@ class TLSFiles:
         return str(names[0].value) if names else ""
 
     def require_valid(self, clock: Clock = system_clock) -> Self:
-        """These files, if nothing has expired.
+        """Check that no certificate has expired; return these files.
 
         Raises `ExpiredTLSCertificateError`, which says how to renew it.
         """
@@ -77,7 +77,7 @@ class TLSFiles:
         return self
 
     def require_matching(self) -> Self:
-        """These files, if the key belongs to the certificate.
+        """Check that the key belongs to the certificate; return these files.
 
         Raises `ConfigError`: one of the two files may have been replaced and the other not yet.
         """
@@ -95,7 +95,7 @@ class TLSFiles:
 
 
 class TLSFilesWatch:
-    """The TLS files of a running server, read again after they changed on disk.
+    """The TLS files of a running server, reloaded when they change on disk.
 
     Servers check for changes at every new connection; existing connections keep the files with
     which they began. Files that cannot be used (unreadable, expired, or a key without its
@@ -116,7 +116,7 @@ class TLSFilesWatch:
         self._lock = threading.Lock()
 
     def refresh(self) -> TLSFiles | None:
-        """Return a new usable pair once after the files changed, otherwise None."""
+        """New usable files if the files on disk changed since the last call; otherwise None."""
         with self._lock:
             version = self._read_version()
             if version == self._version:
@@ -138,7 +138,7 @@ class TLSFilesWatch:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Inode, time of change (ns) and size: together they differ after every replacement."""
+    """Inode, change time (ns) and size of a file: at least one differs after a replacement."""
     try:
         status = path.stat()
     except OSError:
@@ -147,7 +147,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def certificates(pem: bytes, what: str) -> list[x509.Certificate]:
-    """Parses one or more PEM certificates; `ConfigError` if `what` is not one."""
+    """Parse one or more PEM certificates; the `ConfigError` for invalid ones names `what`."""
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
