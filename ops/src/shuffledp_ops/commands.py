@@ -169,7 +169,7 @@ def round_(
 
 
 def _largest_value(given: int | None, wording: QuestionWording | None) -> int:
-    """The largest value of a round: that of its question, or else as given."""
+    """The largest value of a round: that of the question's wording, or else as given."""
     from shuffledp_core.errors import UsageError
 
     if wording is None:

@@ -51,12 +51,12 @@ _SIZE_TYPE: Final = "text/x.tlog.size"
 
 
 class WitnessState:
-    """The newest checkpoint of each log, on disk before it is signed. Safe to use from threads."""
+    """The newest checkpoint of each log, saved before it is signed. Safe to use from threads."""
 
     def __init__(
         self, identity: Identity, logs: list[NoteKey], folder: Path, clock: Callable[[], int]
     ) -> None:
-        """Args: the witness's key; the logs it knows; its state folder; ms since 1970."""
+        """Load the state from `folder`, for these logs. `clock` returns ms since 1970."""
         make_folder(folder)
         self._identity = identity
         self._key = witness_key(identity.name, identity.public_key)
@@ -68,7 +68,7 @@ class WitnessState:
             self._newest(log)  # a damaged file is noticed at the start
 
     def add_checkpoint(self, body: bytes) -> tuple[HTTPStatus, str]:
-        """Status and body of the response to a request, as specified by C2SP tlog-witness."""
+        """Process a request to sign a checkpoint; return status and body (C2SP tlog-witness)."""
         try:
             request = AddCheckpoint.from_bytes(body)
             note = parse_note(request.note)

@@ -56,7 +56,7 @@ def witness_command(
 
 
 def main() -> None:
-    """Entry point: our own errors become one line and an exit code."""
+    """Entry point: errors of this project become one line and an exit code."""
     forbid_core_dumps()
     prepare_terminal()
     try:

@@ -1,4 +1,4 @@
-"""A population's account at the accountant, read as the operator: budget and costs that count."""
+"""A population's account at the accountant, read as the operator: budget and charged costs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SPEC: Final[Any] = Mechanism
 
 @dataclass(frozen=True)
 class PopulationAccount:
-    """A population's account: budget, number of rounds of each cost that counts, and charges.
+    """A population's account: budget, number of charged rounds by cost, and charges.
 
     The budget is ε in nats at δ.
 
@@ -43,7 +43,7 @@ class PopulationAccount:
     charges: dict[str, str] = field(default_factory=dict)
 
     def spent_epsilon(self, more: Counter[Cost] | None = None, limit: float | None = None) -> float:
-        """ε spent by all charges and by `more`, composed as the ledger composes them.
+        """ε spent by all charges and by the costs in `more`, composed as the ledger composes them.
 
         The ledger refuses charges that would take this above the limit.
 
@@ -56,13 +56,13 @@ class PopulationAccount:
         return spent_of_budget(costs, limit, self.delta, self.adjacency, self.composition).certified
 
     def covers(self, more: Counter[Cost], limit: float | None = None) -> bool:
-        """True if the ledger would accept all of these charges; arguments as of `spent_epsilon`."""
+        """True if the ledger would also accept the costs in `more`; arguments: `spent_epsilon`."""
         # Not `>`: an ε that is NaN must be refused as well.
         return self.spent_epsilon(more, limit) <= (self.limit if limit is None else limit)
 
 
 async def read_account(deployment: Deployment, population: str) -> PopulationAccount:
-    """Read a population's account, all of its pages.
+    """Read all pages of a population's account.
 
     Raises:
         UsageError: the accountant has no budget for this population.

@@ -1,4 +1,4 @@
-"""The budget of a campaign before its first round: the cost of each round, and of all. Pure.
+"""The budget of a campaign before its first round: the cost of each round, and the total. Pure.
 
 Everything is composed as the accountant's ledger composes it, on top of the population's earlier
 charges.
@@ -45,7 +45,7 @@ class PricedQuestion:
 
 
 def price(question: CampaignQuestion, plan: RoundPlan) -> PricedQuestion:
-    """The price of a question whose plan is known.
+    """Price a question whose plan is known.
 
     Raises:
         UsageError: a parameter is outside its range.
@@ -63,7 +63,7 @@ def price(question: CampaignQuestion, plan: RoundPlan) -> PricedQuestion:
 def price_question(
     question: CampaignQuestion, nodes: tuple[str, ...], account: PopulationAccount, times: int
 ) -> PricedQuestion:
-    """The price of a question, given its ε per round or a total.
+    """Plan and price a question, from its ε per round or from a total.
 
     A total is divided: each round gets the largest ε, of three digits, that keeps all within it.
 
@@ -104,7 +104,7 @@ def price_question(
 
 
 def largest(holds: Callable[[float], bool], low: float, high: float) -> float | None:
-    """The largest number of three digits in low..high for which a monotone condition holds.
+    """The largest number of three significant digits in low..high that meets a monotone condition.
 
     A condition that holds for a number must hold for all smaller ones. None: it holds for none.
     """
@@ -142,24 +142,24 @@ def _value_at(index: int) -> float:
 
 @dataclass(frozen=True)
 class BudgetCourse:
-    """A population's budget over the dates of a campaign that have not been charged yet."""
+    """A population's budget over the dates of a campaign that are still to be charged."""
 
     account: PopulationAccount
     dates: Sequence[QuestionDate]
     questions: Mapping[str, PricedQuestion]
 
     def costs(self, count: int | None = None) -> Counter[Cost]:
-        """The costs of the first `count` dates, or of all."""
+        """Number of rounds of each cost among the first `count` dates, or among all."""
         return Counter(self.questions[date.question].cost for date in self.dates[:count])
 
     @property
     def before(self) -> float:
-        """ε spent before the first of the dates."""
+        """ε spent before the first date."""
         return self.account.spent_epsilon()
 
     @property
     def after(self) -> float:
-        """ε spent after the last date; it does not fit if above the limit or infinite."""
+        """ε spent after the last date; above the limit, or infinite, if the dates do not fit."""
         return self.account.spent_epsilon(self.costs())
 
     @property
@@ -168,7 +168,7 @@ class BudgetCourse:
         return self.account.covers(self.costs())
 
     def dates_covered(self) -> int:
-        """Number of dates, in their order, that the ledger would accept."""
+        """Number of dates, counted from the first, that the ledger would accept."""
         low = 0
         high = len(self.dates) + 1
         while high - low > 1:
@@ -180,7 +180,7 @@ class BudgetCourse:
         return low
 
     def sufficient_limit(self) -> float | None:
-        """The least budget ε of three digits that would cover all dates.
+        """The least budget ε, to three digits, that would cover all dates.
 
         None: none up to `LARGEST_LIMIT`.
         """
@@ -198,7 +198,7 @@ class BudgetCourse:
         return _value_at(high)
 
     def spending(self) -> list[tuple[int, float]]:
-        """ε spent (nats) after some dates (milliseconds), at most `MOST_POINTS`, evenly chosen."""
+        """Points (ms since 1970, ε spent in nats): at most `MOST_POINTS` dates, evenly chosen."""
         count = len(self.dates)
         shown = sorted(
             {round(1 + (count - 1) * step / (MOST_POINTS - 1)) for step in range(MOST_POINTS)}

@@ -1,4 +1,4 @@
-"""The clock of a campaign: which date it is, and waiting for the next. Tests move one by hand."""
+"""The clock of a campaign: it tells the time and waits for the next date; tests set their own."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Calendar(Protocol):
     """Tells the time, in milliseconds since 1970, and waits."""
 
     def now(self) -> int:
-        """The time."""
+        """The current time, in milliseconds since 1970."""
 
     async def sleep_towards(self, moment: int) -> None:
         """Return at `moment` or earlier; the caller checks the clock again."""
 
 
 class SystemCalendar:
-    """The machine's own clock."""
+    """The clock of this machine."""
 
     def now(self) -> int:
-        """The time."""
+        """The current time, in milliseconds since 1970."""
         return system_clock()
 
     async def sleep_towards(self, moment: int) -> None:
-        """Returns when it is `moment`, or `LOOK_SECONDS` from now, whichever comes first."""
+        """Sleep until `moment`, but at most `LOOK_SECONDS`."""
         await asyncio.sleep(min(max(moment - self.now(), 0) / 1000, LOOK_SECONDS))

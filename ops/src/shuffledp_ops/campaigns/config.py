@@ -1,4 +1,4 @@
-"""The file of a campaign: what is asked of whom, when, and at which price.
+"""The file of a campaign: its questions, populations, schedules and prices.
 
 Pure but for reading the file.
 """
@@ -74,7 +74,7 @@ def zone_named(name: str) -> tzinfo:
 
 
 class Schedule(Section, frozen=True, kw_only=True):
-    """When a question is asked: every `every_days` days at an hour of a time zone, from a date.
+    """Dates of a question: every `every_days` days at an hour in a time zone, from a first date.
 
     `rounds` dates, or all up to `until`; one of the two. `at` is the hour on the clocks of that
     zone, summer and winter.
@@ -226,7 +226,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
 
     @property
     def subject(self) -> str:
-        """What the answers are, for people: `field`, or else the sentence of the question."""
+        """The quantity that is asked for, in words: `field`, or else the question's sentence."""
         if self.wording is None or self.field != "value":
             return self.field
         return self.wording.text
@@ -266,7 +266,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
         return ends_of_noise(self.delta, times)
 
     def plan(self, nodes: tuple[str, ...], epsilon: float, delta: float | None = None) -> RoundPlan:
-        """The plan of each round of the question, over its route or else these nodes.
+        """The plan of each round of the question, over the question's route or else `nodes`.
 
         δ is the question's by default. Raises `ValueError`.
         """
@@ -334,7 +334,7 @@ class Campaign(Section, frozen=True, kw_only=True):
         return next(question for question in self.questions if question.name == name)
 
     def schedule_of(self, question: CampaignQuestion) -> Schedule:
-        """When the question is asked: its own schedule, or the campaign's."""
+        """The question's own schedule, or else the campaign's."""
         return question.schedule or self.schedule
 
     @property
@@ -372,7 +372,7 @@ def _changed_fields(section: Section) -> dict[str, Any]:
 
 
 def load_campaign(file: Path) -> Campaign:
-    """The campaign in a TOML file; relative paths begin beside it. Raises `ConfigError`."""
+    """Read a campaign from a TOML file; paths are relative to its folder. Raises `ConfigError`."""
     if size_of(file) > MOST_BYTES:
         raise ConfigError(
             f"{file} has more than {MOST_BYTES} bytes, more than a campaign file may have; check "

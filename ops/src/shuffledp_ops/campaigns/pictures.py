@@ -159,7 +159,7 @@ class _Line:
 
 
 def _drawing_of(answer: SavedAnswer) -> Callable[[Axes, Sequence[DatedAnswer]], None]:
-    """How answers like this one are drawn over time."""
+    """The function that draws answers of this kind over time."""
     if answer.open_list is not None:
         return _draw_texts
     if answer.totals is not None:
@@ -185,7 +185,7 @@ def _unit(units: Sequence[str | None]) -> str:
 
 
 def _draw_texts(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
-    """The most frequent texts; a date on which a text is not listed has no point."""
+    """Draw the most frequent texts; a text has no point at dates on which it is not listed."""
     found_texts = [
         {} if answer.open_list is None else {text.text: text for text in answer.open_list.texts}
         for answer in _answers(rows)
@@ -220,7 +220,7 @@ def _rest(number: int, what: str) -> str:
 
 
 def _draw_totals(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
-    """The sums of the groups, the largest ones."""
+    """Draw the sums of the groups with the largest sums."""
     totals = [answer.totals for answer in _answers(rows)]
     groups = [
         {} if total is None else {sum_.name: sum_ for sum_ in total.groups} for total in totals
@@ -252,7 +252,7 @@ def _format_number(value: float, _: object) -> str:
 
 
 def _draw_quantiles(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
-    """The quantiles over time; the vertical axis has the names of the bins."""
+    """Draw the quantiles over time, with bin names on the vertical axis."""
     answers = _answers(rows)
     shares = [quantile.share for quantile in answers[-1].quantiles]
     of_dates = [{quantile.share: quantile for quantile in answer.quantiles} for answer in answers]
@@ -332,12 +332,12 @@ def _draw_lines(axes: Axes, rows: Sequence[DatedAnswer], lines: Sequence[_Line])
 
 
 def _days(moments: Sequence[datetime]) -> NDArray[np.datetime64]:
-    """Times as the clocks of their zones show them."""
+    """Convert times into the local times of their zones."""
     return np.array([moment.replace(tzinfo=None) for moment in moments], dtype="datetime64[s]")
 
 
 def _dress(axes: Axes, dates: NDArray[np.datetime64]) -> None:
-    """Put ticks at the campaign's own dates, or some of them, and style the axes."""
+    """Style the axes, with ticks at the campaign's dates or some of them."""
     step = -(-len(dates) // _MOST_TICKS) or 1
     ticks = dates[::step]
     is_one_day = len(dates) > 0 and dates[-1] - dates[0] < np.timedelta64(1, "D")

@@ -38,7 +38,7 @@ arrived, `spent` is the population's so far.
 
 @dataclass(frozen=True)
 class DatedAnswer:
-    """One date of a question, with its answer if there is one and its folder still exists."""
+    """One date of a question, with its answer if it has one whose folder still exists."""
 
     entry: DateEntry
     when: datetime
@@ -48,7 +48,7 @@ class DatedAnswer:
 def dated_answers(
     campaign: Campaign, question: CampaignQuestion, state: CampaignState, folder: Path
 ) -> list[DatedAnswer]:
-    """The dates of a question in their order, on the clocks of its zone."""
+    """The dates of a question in ascending order, in the question's time zone."""
     zone = zone_named(campaign.schedule_of(question).zone)
     return [
         DatedAnswer(entry, datetime.fromtimestamp(entry.at / 1000, zone), _answer(entry, folder))
@@ -93,7 +93,7 @@ def write_results(campaign: Campaign, state: CampaignState, folder: Path) -> Non
 
 
 def table(rows: Sequence[DatedAnswer]) -> str:
-    """The table of a question as CSV: a row for each date, or for each value of its histogram."""
+    """The answers of a question as CSV: a row for each date, or for each value of a histogram."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
@@ -120,7 +120,7 @@ def _csv_rows(row: DatedAnswer) -> Iterator[dict[str, object]]:
 
 
 def page(campaign: Campaign, state: CampaignState, folder: Path) -> str:
-    """The campaign as one HTML file: pictures, and a table of all dates with links to reports."""
+    """The campaign as one HTML page: pictures, and a table of all dates with links to reports."""
     parts = [f"<header><h1>Campaign {as_html(campaign.name)}</h1></header>"]
     if state.stopped is not None:
         parts.append(f'<p class="note">Stopped: {as_html(state.stopped)}</p>')

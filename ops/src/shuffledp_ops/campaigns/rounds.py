@@ -39,7 +39,7 @@ MOST_PAUSE_SECONDS: Final = 30.0
 
 @dataclass(frozen=True)
 class RoundOutcome:
-    """How a round ended: with a verified report, or with the error that ended it."""
+    """Outcome of a round: a verified report, or the error that ended the round."""
 
     report: RoundReport | None = None
     error: ShuffleDPError | None = None
@@ -115,7 +115,7 @@ class _Patience:
         self._pause = PAUSE_SECONDS
 
     async def after(self, error: UnreachableError) -> None:
-        """Pause; raise the error if the time limit has passed or if retrying cannot help."""
+        """Pause after an error; raise it if the time limit has passed or retrying cannot help."""
         now = self._loop.time()
         if self._until is None:
             self._until = now + self._seconds

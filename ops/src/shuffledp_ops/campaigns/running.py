@@ -1,4 +1,4 @@
-"""Running a campaign, one date after the other, so that it can be stopped at any time.
+"""Runs a campaign, one date after the other; it can be stopped and resumed at any time.
 
 Every step is recorded before it is taken (`state`), so that the next run resumes where this one
 ended: it follows an open round, and does not repeat a date that has an answer.
@@ -70,7 +70,7 @@ STOPPED: Final = (
 
 
 async def outlook_of(campaign: Campaign, state: CampaignState | None) -> Outlook:
-    """The outlook over all dates that have not been charged; plans of a begun campaign are kept.
+    """The outlook over all dates still to be charged, with the stored plans of a begun campaign.
 
     Raises:
         ConfigError: a question does not fit this deployment.
@@ -163,7 +163,7 @@ class CampaignRunner:
         return len(self.unanswered)
 
     async def run_dates(self, *, once: bool, go_on: bool = False) -> None:
-        """Run the rounds of every date when it comes; with `once` only of dates that are due now.
+        """Run the rounds of all dates as they come; with `once`, only of dates that are due now.
 
         1. Follow a round that was in progress to its end.
         2. Skip dates for which it is too late, if the file says so.
@@ -200,7 +200,7 @@ class CampaignRunner:
             self._apply_clock()
 
     def _skip_missed(self) -> None:
-        """Close all dates that passed while nothing ran, in one step: there may be a thousand."""
+        """Close all dates that passed while no program ran; in one step, as they may be many."""
         left_out = {
             index
             for index, entry in enumerate(self.state.entries)
@@ -232,7 +232,7 @@ class CampaignRunner:
         self.checked = True
 
     def _when(self, entry: DateEntry, moment: int) -> str:
-        """A moment in the time zone of the question."""
+        """Format a moment in the time zone of the entry's question."""
         zone = self.campaign.schedule_of(self.campaign.question(entry.question)).zone
         return f"{datetime.fromtimestamp(moment / 1000, zone_named(zone)):%Y-%m-%d %H:%M}, {zone}"
 
@@ -268,7 +268,7 @@ class CampaignRunner:
 
     @property
     def _grace(self) -> int:
-        """Grace of the campaign's dates, in milliseconds."""
+        """Grace period of the campaign's dates, in milliseconds."""
         return round(self.campaign.grace_seconds * 1000)
 
     def _earliest_start(self, index: int) -> int:
@@ -286,7 +286,7 @@ class CampaignRunner:
         )
 
     async def _settle(self, index: int) -> None:
-        """Bring one date to its outcome; each next step follows only from the recorded state."""
+        """Run one date until its outcome; each step depends only on the recorded state."""
         question = self.campaign.question(self.state.entries[index].question)
         while self.state.entries[index].outcome is DateOutcome.DUE:
             last = self.state.entries[index].last
@@ -322,7 +322,7 @@ class CampaignRunner:
         return True
 
     async def _attempt(self, index: int, question: CampaignQuestion) -> None:
-        """Bring the newest attempt to its end, from the point where an earlier process left it."""
+        """Run the newest attempt to its end, from the point where an earlier process stopped."""
         attempt = self.state.entries[index].last
         if attempt is None:
             raise ValueError("an attempt is recorded before it is made")
@@ -398,7 +398,7 @@ class CampaignRunner:
             self._close(index, DateOutcome.PUBLISHED, attempts=attempts)
 
     def _ended_at(self, attempt: RoundAttempt, question: CampaignQuestion) -> int:
-        """End of a round: now, or for a round of an earlier process its closing time at the latest.
+        """End of a round: now, but at the latest its closing time if an earlier process ran it.
 
         Such a round may have ended while nothing ran; then no later date had to wait for it.
         """
@@ -461,7 +461,7 @@ class CampaignRunner:
 def _add_texts(
     report: RoundReport, question: CampaignQuestion, say: Callable[[str], None]
 ) -> RoundReport:
-    """The report with the frequent texts among its question's candidates, if it has any."""
+    """Add to a report the frequent texts among its question's candidates, if it has any."""
     if question.candidates is None:
         return report
     try:

@@ -1,4 +1,4 @@
-"""The dates of a campaign, all questions in one order. Pure."""
+"""The dates of a campaign, with all questions in one order. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shuffledp_ops.campaigns.config import Campaign, Schedule, zone_named
 
 @dataclass(frozen=True, slots=True)
 class QuestionDate:
-    """One date of a question: its number, from 1, and when, in milliseconds since 1970."""
+    """One date of a question: its number, from 1, and its time in milliseconds since 1970."""
 
     question: str
     number: int
@@ -33,7 +33,7 @@ def moments(schedule: Schedule) -> list[int]:
 
 
 def dates(campaign: Campaign) -> list[QuestionDate]:
-    """All dates of all questions by time; those of one time are in the file's order."""
+    """All dates of all questions, sorted by time, then by the order in the file."""
     unsorted = [
         QuestionDate(question.name, number, at)
         for question in campaign.questions

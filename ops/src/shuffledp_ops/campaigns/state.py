@@ -32,7 +32,7 @@ Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**47)]
 
 
 class DateOutcome(StrEnum):
-    """State of a date."""
+    """State of a date of a campaign."""
 
     DUE = "due"
     PUBLISHED = "published"
@@ -41,7 +41,7 @@ class DateOutcome(StrEnum):
 
 
 class AttemptStage(StrEnum):
-    """State of one attempt, which is one round."""
+    """State of an attempt, that is, of one round."""
 
     OPENING = "opening"
     OPEN = "open"
@@ -68,17 +68,17 @@ class RoundAttempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def running(self) -> bool:
-        """True while it may still be open."""
+        """True while the round may still be open."""
         return self.stage in {AttemptStage.OPENING, AttemptStage.OPEN}
 
     @property
     def latest(self) -> int:
-        """Time of its end, or of its beginning if it has not ended."""
+        """Time of the attempt's end, or of its beginning if it has not ended."""
         return self.began_at if self.ended_at is None else self.ended_at
 
 
 class DateEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One date of a question with its attempts, in their order."""
+    """One date of a question, with its attempts in order."""
 
     question: str
     number: int
@@ -97,7 +97,7 @@ class DateEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return QuestionDate(self.question, self.number, self.at)
 
     def at_time(self, now: int, grace: int) -> DateEntry:
-        """See `State.at_time`."""
+        """See `CampaignState.at_time`."""
         if self.outcome is DateOutcome.MISSED and not self.attempts and now - self.at <= grace:
             return msgspec.structs.replace(self, outcome=DateOutcome.DUE)
         last = self.last
@@ -136,7 +136,7 @@ class CampaignState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             raise ValueError(f"question {min(unplanned)[:80]!r} has dates but no plan")
 
     def next_due(self) -> int | None:
-        """Index of the first date that is still due; None: the campaign is over."""
+        """Index of the first date that is still due; None if the campaign is over."""
         return next(
             (index for index, entry in enumerate(self.entries) if entry.outcome is DateOutcome.DUE),
             None,
@@ -149,14 +149,14 @@ class CampaignState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return msgspec.structs.replace(self, entries=tuple(entries))
 
     def with_attempt(self, index: int, attempt: RoundAttempt) -> CampaignState:
-        """A copy with a new attempt, which replaces the newest one if it is the same round."""
+        """A copy with a new attempt, or with the newest one replaced if the round is the same."""
         attempts = self.entries[index].attempts
         if attempts and attempts[-1].round_id == attempt.round_id:
             attempts = attempts[:-1]
         return self.with_entry(index, attempts=(*attempts, attempt))
 
     def at_time(self, now: int, grace: int) -> CampaignState:
-        """A copy corrected for a clock that was ahead when it was written. Times in milliseconds.
+        """A copy with times corrected (ms) that were written while the clock was ahead.
 
         1. A missed date whose time plus `grace` is not over becomes due again. No round was opened
            for it, so no one is asked twice and nothing is charged twice. Dates with an attempt stay
@@ -172,7 +172,7 @@ class CampaignState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return msgspec.structs.replace(self, entries=entries, ended_at=min(self.ended_at, now))
 
     def unpaid(self, charged: set[str]) -> list[QuestionDate]:
-        """Dates whose rounds are not charged yet, given the ids of the rounds that are."""
+        """Dates that are due and not charged yet; `charged` has the ids of charged rounds."""
         return [
             entry.date
             for entry in self.entries
@@ -184,7 +184,7 @@ class CampaignState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class CampaignStore:
-    """The folder of one campaign."""
+    """The folder of one campaign on disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -23,7 +23,7 @@ _MOST_POPULATIONS: Final = 20
 
 
 class Accounts:
-    """The budgets, read again when `due` is set or after half a minute."""
+    """Cache of the budgets, refreshed if `due` is set or half a minute has passed."""
 
     def __init__(self) -> None:
         self.due = True

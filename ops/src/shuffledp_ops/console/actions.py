@@ -1,4 +1,4 @@
-"""An operator's actions on rounds from a page: open one, end its submissions, cancel it."""
+"""An operator's actions on rounds from a page: open one, close its submissions, cancel it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _DEADLINE: Final = 30.0
 
 
 def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
-    """The plan that a form describes, over all nodes.
+    """The plan that the fields of a form describe, over all nodes of the roster.
 
     Raises `UsageError`, which names the field.
     """
@@ -112,7 +112,7 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
 
 
 def wording_of(fields: Mapping[str, str]) -> QuestionWording | None:
-    """The question in words that a form describes; None if its fields are empty.
+    """The wording that the fields of a form describe; None if these fields are empty.
 
     Raises `UsageError`, which names the field.
     """
@@ -140,7 +140,7 @@ def wording_of(fields: Mapping[str, str]) -> QuestionWording | None:
 
 
 def _axes(fields: Mapping[str, str], typed: Mapping[str, str]) -> tuple[QuestionAxis, ...]:
-    """An axis for each field, of which a table has several, separated as their values are."""
+    """One axis for each field in the form; a table has several, with separators between them."""
     if len(typed["words_values"]) > LONGEST_VALUES:
         raise UsageError(
             f"words_values: at most {LONGEST_VALUES} characters fit; `shuffledp round --words` "
@@ -215,13 +215,13 @@ def _number(fields: Mapping[str, str], name: str) -> float:
 
 
 async def open_planned(deployment: Deployment, plan: RoundPlan) -> str:
-    """Opens a round, and returns its id. Raises the analyst's typed errors."""
+    """Open a round and return its id. Raises the analyst's typed errors."""
     async with control_of(deployment) as control:
         return (await open_round(control, plan)).round_id
 
 
 async def end_submissions(deployment: Deployment, round_id: str) -> None:
-    """Ends the submissions now. Raises the analyst's typed errors."""
+    """Close the submissions of a round now. Raises the analyst's typed errors."""
     async with control_of(deployment) as control, translate_errors(ANALYST):
         await control.EndSubmissions(
             analyst_pb2.EndSubmissionsRequest(round_id=round_id), timeout=_DEADLINE
@@ -229,7 +229,7 @@ async def end_submissions(deployment: Deployment, round_id: str) -> None:
 
 
 async def give_up(deployment: Deployment, round_id: str, reason: str) -> None:
-    """Cancel a round: nothing is published.
+    """Cancel a round without publishing anything.
 
     Raises the analyst's typed errors, `UsageError` without a reason.
     """

@@ -13,7 +13,7 @@ from shuffledp_core.errors import ShuffleDPError, by_code
 
 @dataclass(frozen=True)
 class OperatorAdvice:
-    """Two plain sentences about an error."""
+    """The meaning of an error and its remedy, in two plain sentences."""
 
     happened: str
     do: str
@@ -144,7 +144,7 @@ _ADVICE: Final = {
 
 
 def advice(error: str) -> OperatorAdvice:
-    """The advice for an error by its name.
+    """The advice for the error with this name.
 
     An error without advice of its own has that of its nearest base class.
     """

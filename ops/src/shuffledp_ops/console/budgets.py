@@ -29,7 +29,7 @@ _COMPOSED: Final = {
 
 
 def section(snapshot: ConsoleSnapshot) -> Iterator[str]:
-    """All populations with a meter each, for the first page."""
+    """The section of the first page with a meter for each population's budget."""
     if not snapshot.budgets:
         return
     yield '<section><h2>Privacy budgets</h2><div class="budgets">'
@@ -109,7 +109,7 @@ def _over_time(snapshot: ConsoleSnapshot, budget: PopulationBudget) -> Iterator[
 
 
 def _points(snapshot: ConsoleSnapshot, budget: PopulationBudget) -> list[tuple[int, float]]:
-    """(time of a final certificate, ε spent by then), in order of time, and now.
+    """Pairs (time of a final certificate, ε spent by then) in order of time, up to now.
 
     None without a finite bound.
     """
@@ -161,7 +161,7 @@ def _row(snapshot: ConsoleSnapshot, charge: BudgetCharge) -> str:
 
 
 def of_round(charge: BudgetCharge | None) -> str:
-    """State the cost of a round that ended without an answer."""
+    """Describe the charge of a round that ended without an answer."""
     if charge is None:
         return "Its budget: the accountant has no charge of it among the newest."
     return {

@@ -1,4 +1,4 @@
-"""A snapshot that many viewers wait for."""
+"""The newest snapshot, and a way for many viewers to wait for the next one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Changes:
         self._woken = asyncio.Event()
 
     def publish(self, snapshot: ConsoleSnapshot) -> None:
-        """Replaces the snapshot.
+        """Replace the snapshot and wake those who wait.
 
         A snapshot that differs only in its time wakes no one.
         """

@@ -54,7 +54,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
 @dataclass(frozen=True)
 class Listening:
-    """Where the console listens, and under which names.
+    """Address and names under which the console listens.
 
     `plaintext` admits pages without TLS on an address that others can reach.
     """
@@ -73,7 +73,7 @@ class Listening:
 
     @property
     def known_as(self) -> tuple[str, ...]:
-        """Host names that browsers may use: this machine's, the listening address, and others."""
+        """Host names that browsers may use: this machine's, the listening address, and `names`."""
         return (
             *LOOPBACK,
             *(() if self.host in _EVERYWHERE else (_in_address(self.host),)),
@@ -82,7 +82,7 @@ class Listening:
 
     @property
     def address(self) -> str:
-        """The URL of the console, for a browser on this machine, or elsewhere if it has a name."""
+        """URL of the console for a browser: with its first name, else with its host."""
         host = (
             self.names[0] if self.names else "127.0.0.1" if self.host in _EVERYWHERE else self.host
         )
@@ -173,7 +173,7 @@ def _source(folder: Path, *, operate: bool) -> DeploymentWatch | SavedRounds:
 
 @contextmanager
 def _listen(listening: Listening) -> Iterator[socket.socket]:
-    """The listening socket, made before anything else so that a taken port is a plain error."""
+    """The listening socket, created before anything else so that a port in use is a plain error."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             listening.host.strip("[]"),
@@ -207,7 +207,7 @@ class _Connection(TimedConnection):
 
 
 class _CountedApp:
-    """The application, whose calls are counted so that idle connections are closed first."""
+    """The application with a count of its calls, so that idle connections are closed first."""
 
     def __init__(self, app: ASGIApp, connections: Connections) -> None:
         self._app = app
@@ -224,7 +224,7 @@ class _CountedApp:
 
 
 class _Server(uvicorn.Server):
-    """A server without its own signal handlers: signals end the command as in other commands."""
+    """A uvicorn server that leaves signals to the command."""
 
     def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]  # the same interface
         return nullcontext()

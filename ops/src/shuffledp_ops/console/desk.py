@@ -51,7 +51,7 @@ class Desk:
         ]
 
     async def sign_in(self, request: Request) -> Response:
-        """Begins a session with the link that the command printed.
+        """Begin a session for the link that the command printed.
 
         The key is not in any address after that.
         """
@@ -65,7 +65,7 @@ class Desk:
         return answer
 
     async def ask(self, request: Request) -> Response:
-        """The form of a new round."""
+        """The page with the form for a new round."""
         self._session(request)
         return HTMLResponse(forms.ask(self.pages.viewer(request), self.watch.deployment.roster, {}))
 
@@ -101,7 +101,7 @@ class Desk:
         return self._confirm(request, forms.confirm_end)
 
     async def end(self, request: Request) -> Response:
-        """Ends the submissions of a round."""
+        """Close the submissions of a round."""
         await self._redeem_form(request)
         running = self._running(request)
         await self._complete(actions.end_submissions(self.watch.deployment, running.round_id))
@@ -141,7 +141,7 @@ class Desk:
         return running
 
     async def _redeem_form(self, request: Request) -> dict[str, str]:
-        """The fields of a form that was given to this browser, and is sent for the first time."""
+        """The fields of a form that this browser received and sends for the first time."""
         session = self._session(request)
         try:
             async with asyncio.timeout(_FORM_SECONDS):

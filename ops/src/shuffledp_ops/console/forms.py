@@ -1,4 +1,4 @@
-"""The operator's forms: each shows its effect first, and is then confirmed.
+"""The operator's forms: each shows its effect first, and asks for confirmation.
 
 They work without JavaScript.
 """
@@ -100,7 +100,7 @@ _MIXING: Final = (
 
 
 def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str = "") -> str:
-    """The form of a new round, with the values typed so far and the reason for a refusal."""
+    """The form for a new round, with the values typed so far and the reason of a refusal."""
     typed = {**DEFAULTS, **fields}
     populations = {option.name: option.name for option in roster.populations}
     kinds = {
@@ -139,7 +139,7 @@ def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str 
 
 
 def _with_label(refusal: str) -> str:
-    """The error with the form's label instead of the field's name at its beginning."""
+    """An error message that begins with the form's label instead of the field's name."""
     name, colon, words = refusal.partition(": ")
     labels = {"population": "Population", "mechanism": "Mechanism", "mix": "Mixing"}
     labels |= {field: words[0] for field, words in [*_FIELDS.items(), *_WORDS.items()]}

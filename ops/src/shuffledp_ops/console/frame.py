@@ -17,7 +17,7 @@ from shuffledp_ops.rounds.page import style
 
 @dataclass(frozen=True)
 class Viewer:
-    """The viewer of a page: one who `operates` may use the buttons.
+    """The viewer of a page; one who `operates` sees the buttons.
 
     `version` is the version of the snapshot that the page shows.
     """
@@ -79,7 +79,7 @@ _PAGE = """<!DOCTYPE html>
 
 
 def stylesheet() -> str:
-    """The style sheet: what all pages share, that of a round's report, and the console's own."""
+    """The style sheet: the shared rules, those of a round's report, and the console's own."""
     return (
         files("shuffledp").joinpath("data", "page.css").read_text(encoding="utf-8")
         + style()
@@ -88,28 +88,28 @@ def stylesheet() -> str:
 
 
 def asset(name: str) -> str:
-    """A file of the console's own."""
+    """Read a static file of the console."""
     return files("shuffledp_ops.console").joinpath("files", name).read_text(encoding="utf-8")
 
 
 def live(name: str, parts: Iterable[str]) -> str:
-    """A part of a page that the script replaces when it has changed."""
+    """Wrap a part of a page that the script replaces whenever it changes."""
     return f'<div id="{name}" data-live>{"".join(parts)}</div>'
 
 
 def _when(milliseconds: int) -> datetime:
-    """The time, limited to the calendar's range: other parties may send any number."""
+    """Convert to a datetime, clamped to the calendar's range: other parties may send any number."""
     return datetime.fromtimestamp(min(max(milliseconds, 0), 2**47) / 1000, UTC)
 
 
 def moment(milliseconds: int) -> str:
-    """A time, UTC, to the minute."""
+    """Format a time in UTC, to the minute."""
     when = _when(milliseconds)
     return f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}">{when:%Y-%m-%d %H:%M} UTC</time>'
 
 
 def until(milliseconds: int) -> str:
-    """A future time; the script adds how long it is until then."""
+    """Format a future time; the script adds the remaining time."""
     when = _when(milliseconds)
     return (
         f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}" data-until="{milliseconds}">{when:%H:%M} '
@@ -118,12 +118,12 @@ def until(milliseconds: int) -> str:
 
 
 def short(round_id: str) -> str:
-    """The beginning of a round's id, enough to tell it from the others."""
+    """The first characters of a round's id, enough to tell rounds apart."""
     return as_html(round_id[:8])
 
 
 def epsilon(value: float) -> str:
-    """An ε to four digits; infinity is no bound."""
+    """Format an ε to four digits; infinity as "no finite bound"."""
     return "no finite bound" if value == float("inf") else f"{value:.4g}"
 
 
@@ -146,7 +146,7 @@ def _commands(words: str) -> str:
 
 
 def table(heads: Iterable[str], rows: Iterable[str]) -> str:
-    """A table that becomes a list of boxes on a telephone; rows are made by `row`."""
+    """An HTML table that becomes a list of boxes on a telephone; `row` makes its rows."""
     cells = "".join(f'<th scope="col">{as_html(head)}</th>' for head in heads)
     return (
         f"<table "
@@ -155,7 +155,7 @@ def table(heads: Iterable[str], rows: Iterable[str]) -> str:
 
 
 def row(cells: Mapping[str, str]) -> str:
-    """A row from HTML by column; the first cell names it."""
+    """A table row from HTML by column; the first cell is its heading."""
     tags = ["th scope=row", *["td"] * (len(cells) - 1)]
     named = zip(tags, cells.items(), strict=True)
     return (

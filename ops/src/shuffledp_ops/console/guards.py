@@ -1,4 +1,4 @@
-"""Checks of every request before a page is made: host name, origin and length.
+"""Checks of every request before it reaches a page: host name, origin and length.
 
 1. Its `Host` is one of this console's names: another name that resolves to this address (DNS
    rebinding) is refused.
@@ -44,7 +44,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 
 class RequestGuard:
-    """The outermost part of the application.
+    """The outermost layer of the application, which refuses unsafe requests.
 
     `names` are the hosts that it answers for, without ports.
     """
@@ -119,7 +119,7 @@ async def _form(receive: Receive) -> bytes | None:
 
 
 def _again(form: bytes, receive: Receive) -> Receive:
-    """A `receive` that returns a body which was read already, and then what follows it."""
+    """A `receive` that first returns a body that was read already, and then later messages."""
     parts: list[Message] = [{"type": "http.request", "body": form, "more_body": False}]
 
     async def replay() -> Message:

@@ -1,4 +1,4 @@
-"""The console's data, as values from which pages are made. Pure.
+"""The console's data, as values from which pages are rendered. Pure.
 
 Its sources (`watching`, `saved`) replace a `Snapshot` as a whole, so that a page shows one
 moment.
@@ -25,7 +25,7 @@ MOST_ROUNDS: Final = 100
 
 @dataclass(frozen=True)
 class StageProgress:
-    """How far one stage of a round is at one party (`node`, "" for the analyst).
+    """Progress of one stage of a round at one party (`node`, "" for the analyst).
 
     `done` of `total` are reports for the stage "accepting" and messages elsewhere; `seconds` is 0
     until it is over.
@@ -39,7 +39,7 @@ class StageProgress:
 
     @property
     def over(self) -> bool:
-        """True once the stage is over at this party."""
+        """True once the party has finished the stage."""
         return self.seconds > 0
 
 
@@ -59,7 +59,7 @@ class RoundAnnouncement:
 
 @dataclass(frozen=True)
 class RoundEnding:
-    """How a round ended, read from its verified result; `final` only of a published one."""
+    """End of a round, read from its verified result; `final` only if it was published."""
 
     outcome: str
     error: str = ""
@@ -69,7 +69,7 @@ class RoundEnding:
 
 @dataclass(frozen=True)
 class RoundInfo:
-    """One round; fields without a value yet are empty. `opened_at` is in milliseconds since 1970.
+    """One round; fields that are not known yet are empty. `opened_at` is in ms since 1970.
 
     `all_corrupt`: every node of the route declares that it is corrupt, so that only ε_L holds;
     None until the manifest, which has the declarations, is verified.
@@ -107,7 +107,7 @@ class RoundInfo:
         return "" if wording is None else wording.id
 
     def step(self, stage: str, node: str = "") -> StageProgress | None:
-        """How far a stage is at a party; None before it began there."""
+        """Progress of a stage at a party; None before the stage began there."""
         return self.steps.get((stage, node))
 
 
@@ -127,7 +127,7 @@ class BudgetCharge:
 
 @dataclass(frozen=True)
 class PopulationBudget:
-    """A population's account, as the accountant states it.
+    """A population's account, as reported by the accountant.
 
     Every ε is at `delta`, under the budget's rule of composition.
 
@@ -146,7 +146,7 @@ class PopulationBudget:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something that cannot be shown now: its subject, the error's name and message."""
+    """A failure to fetch something: its subject, and the error's name and message."""
 
     what: str
     error: str
@@ -166,7 +166,7 @@ class PublishedRound:
 
 @dataclass(frozen=True)
 class ConsoleSnapshot:
-    """All data that pages show, at one moment.
+    """All data shown on pages, at one moment.
 
     `at` in milliseconds since 1970, 0 before the first query.
 
@@ -183,13 +183,13 @@ class ConsoleSnapshot:
     newest: PublishedRound | None = None
 
     def round(self, round_id: str) -> RoundInfo | None:
-        """The round of this id, if it is listed."""
+        """The round with this id; None if it is not listed."""
         return next(
             (round_info for round_info in self.rounds if round_info.round_id == round_id), None
         )
 
     def charge(self, round_id: str) -> BudgetCharge | None:
-        """The ledger's entry for a round, if it is among the newest."""
+        """The ledger's entry for a round; None if it is not among the newest."""
         return next(
             (
                 charge
@@ -218,13 +218,13 @@ class ConsoleSource(Protocol):
 
     @property
     def version(self) -> int:
-        """Grows whenever the snapshot changes."""
+        """Version of the snapshot, which grows with every change."""
 
     async def wait_for_change(self, since: int) -> int:
         """Return the version as soon as it differs from `since`."""
 
     async def check(self) -> None:
-        """Check once that there is something to show, before pages are served.
+        """Check before serving pages that the source can be read.
 
         Raises the error otherwise.
         """
@@ -233,4 +233,4 @@ class ConsoleSource(Protocol):
         """Keep the snapshot up to date until cancelled."""
 
     async def open(self, round_id: str) -> PublishedRound:
-        """A published round, verified. Raises `UnknownRoundError`, or what is wrong with it."""
+        """Verify and return a published round. Raises `UnknownRoundError` or the fault's error."""

@@ -38,7 +38,7 @@ def _opening(round_info: RoundInfo) -> str:
 
 
 def _plan(plan: Certificate) -> Iterator[str]:
-    """The plan certificate in plain words."""
+    """The guarantee of the plan certificate, in plain words."""
     unit = " per unit of distance" if plan.adjacency == "metric" else ""
     yield '<section><h2>What devices were promised</h2><div class="promise">'
     yield f"<p>{as_html(wording.promise(plan))}</p>"
@@ -77,7 +77,7 @@ def failed_page(viewer: Viewer, round_info: RoundInfo, charge: BudgetCharge | No
 
 
 def refused_page(viewer: Viewer, heading: str, error: str, words: str) -> str:
-    """The page of an error."""
+    """The page that explains an error."""
     back = '<p><a href="/">Back to all rounds</a></p>'
     return frame_page(
         viewer,

@@ -19,7 +19,7 @@ _WAITING, _WORKING, _OVER = "waiting", "working", "done"
 
 
 def card(viewer: Viewer, round_info: RoundInfo) -> str:
-    """The round in a box, with a link to its page and, for operators, buttons."""
+    """A running round in a box, with a link to its page and, for operators, buttons."""
     head = (
         f'<h3><a href="/rounds/{round_info.round_id}/">Round {short(round_info.round_id)}</a></h3>'
     )
@@ -32,7 +32,7 @@ def card(viewer: Viewer, round_info: RoundInfo) -> str:
 
 
 def parts(viewer: Viewer, round_info: RoundInfo) -> Iterator[str]:
-    """The number of reports, the progress of the batch, and the buttons."""
+    """The parts that change: number of reports, progress of the batch, and buttons."""
     yield from _arrivals(round_info)
     links = "".join(_chain(round_info))
     yield f'<ol class="chain" aria-label="Route of the messages">{links}</ol>'
@@ -73,7 +73,7 @@ def _arrivals(round_info: RoundInfo) -> Iterator[str]:
 
 
 def _bar(accepted: int, announced: RoundAnnouncement) -> str:
-    """Accepted reports as a share of the maximum, with a mark at the minimum."""
+    """A bar: accepted reports as a share of the maximum, with a mark at the minimum."""
     least, most = announced.min_reports, announced.max_reports
     share = 1000 * min(accepted / most, 1.0)
     mark = 1000 * least / most

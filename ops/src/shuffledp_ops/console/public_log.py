@@ -1,4 +1,4 @@
-"""The public log in the console: its newest verified position, and that of a round. docs/log.md."""
+"""The public log in the console: its newest verified size, and a round's entry. docs/log.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shuffledp_ops.console.model import ConsoleSnapshot, RoundInfo
 
 
 def section(snapshot: ConsoleSnapshot) -> Iterator[str]:
-    """The log as the newest round with a verified proof shows it, for the first page."""
+    """The section of the first page on the log, as the newest verified proof shows it."""
     newest = next((entry for entry in snapshot.rounds if entry.logged is not None), None)
     if newest is None or newest.logged is None:
         return
@@ -23,7 +23,7 @@ def section(snapshot: ConsoleSnapshot) -> Iterator[str]:
 
 
 def of_round(round_info: RoundInfo) -> Iterator[str]:
-    """A round's log entry, or why devices refuse the round; empty without witnesses."""
+    """Describe a round's log entry, or why devices refuse the round; empty without witnesses."""
     if round_info.log_error is not None:
         error, words = round_info.log_error
         yield mishap(

@@ -51,7 +51,7 @@ _State: TypeAlias = tuple[int, ...]
 
 
 class SavedRounds(Changes):
-    """The source of a folder of saved rounds; see `model.Source`.
+    """The console's source for a folder of saved rounds; see `model.ConsoleSource`.
 
     Raises `ConfigError` for any other folder.
     """
@@ -70,7 +70,7 @@ class SavedRounds(Changes):
         return self._folder.resolve().name
 
     async def check(self) -> None:
-        """Do nothing: the folder was checked when this object was made."""
+        """Do nothing: the folder was checked when this object was created."""
 
     async def keep_current(self) -> None:
         """Look for new folders until cancelled."""
@@ -79,7 +79,7 @@ class SavedRounds(Changes):
             await asyncio.sleep(REFRESH)
 
     def look(self) -> None:
-        """Read and verify new folders.
+        """Find, read and verify new folders.
 
         For a folder that cannot be read, its last data stays on the pages.
         """
@@ -117,7 +117,7 @@ class SavedRounds(Changes):
         self.publish(ConsoleSnapshot(round(time.time() * 1000), tuple(rounds), more, newest=last))
 
     async def open(self, round_id: str) -> PublishedRound:
-        """A published round, verified. Raises `UnknownRoundError`, or what is wrong with it."""
+        """Verify and return a published round. Raises `UnknownRoundError` or the fault's error."""
         folder = self._folder / round_id
         cached = self._cache.get(folder)
         if cached is None:
@@ -204,7 +204,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _require_no_links(folder: Path) -> None:
-    """Raise `ConfigError` if the folder or a file in it is a link, which could lead elsewhere."""
+    """Raise `ConfigError` if the folder, or a file in it, is a link."""
     for path in (folder, *(folder / name for name in _FILES)):
         if path.is_symlink():
             raise ConfigError(
@@ -213,7 +213,7 @@ def _require_no_links(folder: Path) -> None:
 
 
 def _read_plain(file: Path) -> bytes:
-    """At most one byte more than `_MOST_BYTES` of a regular file.
+    """Read a regular file, up to one byte more than `_MOST_BYTES`.
 
     A link that has replaced it is not followed.
     """

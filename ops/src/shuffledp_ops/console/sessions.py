@@ -1,4 +1,4 @@
-"""Sessions of operators: a browser that opened the link printed by the command may operate.
+"""Sessions of operators: a browser that opened the printed link may operate rounds.
 
 Pure; the clock is a parameter.
 
@@ -54,7 +54,7 @@ class Session:
 
 
 class Sessions:
-    """All sessions of a console; `key` begins one. `clock` gives seconds that never go back."""
+    """All sessions of a console; `key` opens one. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.key = secrets.token_urlsafe(32)
@@ -62,7 +62,7 @@ class Sessions:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     def begin(self, key: str) -> str:
-        """Begins a session, and returns its secret name. Raises `AccessDenied` for another key."""
+        """Begin a session; return its secret name. Raises `AccessDenied` for a wrong key."""
         if not hmac.compare_digest(key.encode(), self.key.encode()):
             raise AccessDenied(
                 "this is not the link that the console printed when it was started; copy it whole"

@@ -1,4 +1,4 @@
-"""A deployment in the console: one process queries it for all viewers, and each round once.
+"""A deployment as the console's source: one process fetches each round once for all viewers.
 
 It asks the analyst every `REFRESH` seconds for new rounds, follows those that run, and asks the
 accountant for budgets whenever a round began or ended. A party that does not answer is shown as
@@ -75,7 +75,7 @@ _ONE_ATTEMPT: Final = Backoff(attempts=1)
 
 
 class DeploymentWatch(Changes):
-    """The source of a deployment that runs; see `model.Source`. `keys` is its key folder."""
+    """The console's source for a running deployment, whose key folder is `keys`."""
 
     live = True
 
@@ -106,7 +106,7 @@ class DeploymentWatch(Changes):
         self._hurried.set()
 
     async def until_listed(self, round_id: str) -> None:
-        """Waits until a round that was just opened is in the snapshot.
+        """Wait until a round that was just opened is in the snapshot.
 
         Gives up after a few seconds.
         """
@@ -132,7 +132,7 @@ class DeploymentWatch(Changes):
                 await asyncio.sleep(REFRESH)
 
     async def check(self) -> None:
-        """Query the analyst once.
+        """Query the analyst once, to fail early.
 
         Raises typed errors if the deployment is unreachable or does not accept these keys.
         """
@@ -147,7 +147,7 @@ class DeploymentWatch(Changes):
             ) from error
 
     async def open(self, round_id: str) -> PublishedRound:
-        """A published round, verified; computed once.
+        """Verify and return a published round; computed once.
 
         Raises `UnknownRoundError`, or what is wrong with it.
         """
@@ -208,7 +208,7 @@ class DeploymentWatch(Changes):
                 self._hurried.clear()
 
     async def _list(self, control: analyst_pb2_grpc.RoundControlAsyncStub) -> None:
-        """Read the list of rounds for new ones.
+        """Fetch the list of rounds, and add new ones to the snapshot.
 
         Known rounds change only while they run, and then they are followed.
         """
@@ -250,7 +250,7 @@ class DeploymentWatch(Changes):
         self._rounds = {summary.round_id: summary for summary in newest[:MOST_ROUNDS]}
 
     async def _follow(self, deployment: Deployment, round_id: str) -> None:
-        """Follow a round to its end or until the analyst stops reporting; a later turn resumes."""
+        """Follow a round until it ends or the analyst stops reporting; a later call resumes."""
         try:
             async with control_of(deployment) as control, translate_errors(ANALYST):
                 async for event in control.FollowRound(
@@ -281,7 +281,7 @@ class DeploymentWatch(Changes):
         self._touch()
 
     async def _learn(self, deployment: Deployment, reader: AnalystReader) -> None:
-        """Fetch missing documents, a few at a time.
+        """Fetch manifests and results that are still missing, a few at a time.
 
         These are the manifests of running and published rounds, and the results of ended ones.
         """
@@ -358,7 +358,7 @@ class DeploymentWatch(Changes):
             self._rounds[round_id] = replace(current, ending=ending)
 
     async def _verify_newest(self, round_id: str) -> None:
-        """Verify the newest answer as soon as it is published: its chart is on the first page."""
+        """Verify the newest answer once it is published, because the first page shows its chart."""
         try:
             self._newest = await self.open(round_id)
             self._troubles = {

@@ -50,7 +50,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Pages:
-    """The pages of one source; `sessions` only where a deployment may be operated."""
+    """The pages of one source; `sessions` is set only if the deployment may be operated."""
 
     def __init__(self, source: ConsoleSource, sessions: Sessions | None = None) -> None:
         self._source = source
@@ -80,7 +80,7 @@ class Pages:
         )
 
     def viewer(self, request: Request) -> Viewer:
-        """The viewer of a request, and the version shown."""
+        """The viewer of a request, and the version of the snapshot."""
         version, operates = f"{self._run}-{self._source.version}", self.session(request) is not None
         return Viewer(self._source.title, self._source.live, version, operates=operates)
 
@@ -103,7 +103,7 @@ class Pages:
         return HTMLResponse(one_round.published_page(viewer, await self._open_round(round_id)))
 
     async def document(self, request: Request) -> Response:
-        """A file next to a round's report, whole: a signed document, or a key to verify it by."""
+        """A whole file of a round: a signed document, or a key that verifies it."""
         opened, name = await self._open_round(_round_id(request)), request.path_params["name"]
         if name not in opened.files:
             raise HTTPException(404)
@@ -112,7 +112,7 @@ class Pages:
         )
 
     async def population(self, request: Request) -> Response:
-        """The account of a population."""
+        """The page of a population's account."""
         snapshot, name = self._source.snapshot, request.path_params["name"]
         budget = next(
             (candidate for candidate in snapshot.budgets if candidate.population == name), None
@@ -122,7 +122,7 @@ class Pages:
         return HTMLResponse(budgets.page(self.viewer(request), snapshot, budget))
 
     async def events(self, _: Request) -> Response:
-        """A stream of versions: one at once, then one at each change.
+        """A stream of snapshot versions: the current one, then each new one.
 
         On each event an open page reloads its contents.
         """
@@ -149,7 +149,7 @@ class Pages:
             ) from error
 
     async def refuse(self, request: Request, error: Exception) -> Response:
-        """The page of an error: one of ours, or an unknown address."""
+        """The page of an error: a typed error of this project, or an unknown address."""
         viewer = self.viewer(request)
         if isinstance(error, HTTPException):
             words = "there is no such page; the list of rounds has links to all of them"
@@ -184,7 +184,7 @@ class _Events(StreamingResponse):
 
 
 def cookie_of(request: Request) -> str:
-    """Name of a session's cookie, with the port: browsers share cookies among ports."""
+    """Name of the session cookie; it contains the port, because ports share cookies."""
     return f"{COOKIE}-{request.url.port or request.url.scheme}"
 
 
@@ -217,7 +217,7 @@ def _file(kind: str, content: str) -> Handler:
 def application(
     pages: Pages, further: Collection[Route], names: Collection[str], *, tls: bool
 ) -> ASGIApp:
-    """The whole application behind its guard.
+    """The whole application behind its `RequestGuard`.
 
     `further` routes, such as an operator's, come before the pages'.
     """

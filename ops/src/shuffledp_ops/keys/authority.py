@@ -46,12 +46,12 @@ class Authority:
 
     @property
     def ends(self) -> dt.datetime:
-        """Expiry of its certificate, UTC; nothing it issues lives longer."""
+        """Expiry of this authority's certificate, UTC; no certificate it issues lasts longer."""
         return self.certificate.not_valid_after_utc
 
     @classmethod
     def create(cls, deployment: str, now: dt.datetime) -> Authority:
-        """Create an authority with a unique name, so that two are never confused."""
+        """Create an authority with a unique name, so that no two are confused."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"shuffledp {deployment} development CA {secrets.token_hex(4)}")
         ends = now + dt.timedelta(days=AUTHORITY_DAYS)
@@ -61,7 +61,7 @@ class Authority:
         )
 
     def successor(self, deployment: str, now: dt.datetime) -> Authority:
-        """Create the next authority, with a bridge unless this one has expired or may not."""
+        """Create the next authority, with a bridge if this one is valid and may sign one."""
         new = Authority.create(deployment, now)
         limits = self.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
         if self.ends <= now or limits.path_length == 0:

@@ -14,14 +14,14 @@ from shuffledp_ops.keys.renewal import alone
 
 
 def code_list(deployment: Deployment, population: str) -> Path:
-    """The list of a population's codes, for the gateway that exchanges them."""
+    """File with the digests of a population's codes, for the gateway that exchanges them."""
     return deployment.folder / "enrolment" / population / "codes"
 
 
 def add_codes(
     deployment: Deployment, count: int, expires: dt.datetime, population: str | None = None
 ) -> list[str]:
-    """Make codes and add their digests to the population's list; the codes are kept nowhere.
+    """Make codes, and add their digests to the population's list; codes themselves are not saved.
 
     Raises:
         UsageError: there is no such population.

@@ -70,7 +70,7 @@ class Outside:
     gateway: str | None = None
 
     def settings(self) -> str:
-        """The tables of a device's configuration with these addresses, TOML."""
+        """The tables of a device's configuration that have these addresses, as TOML."""
         text = ""
         if self.broker is not None:
             host, port = host_and_port(self.broker)
@@ -103,7 +103,7 @@ def parse_addresses(
 
 
 def sole_population(deployment: Deployment, population: str | None) -> str:
-    """The named population, or the only one if none is named. Raises `UsageError`."""
+    """The named population; without a name, the only one. Raises `UsageError`."""
     names = [population_entry.name for population_entry in deployment.roster.populations]
     if population is None and len(names) == 1:
         return names[0]
@@ -147,7 +147,7 @@ def enrol(
     expires: dt.datetime | None = None,
     settings: str = SETTINGS,
 ) -> list[Path]:
-    """Enrols users with keys, credential and bundle, all of them or, after an error, none.
+    """Enrol users, each with keys, credential and bundle: all users or, after an error, none.
 
     Returns the bundles.
 
@@ -193,7 +193,7 @@ def enrol(
 
 
 def bundle(deployment: Deployment, names: Sequence[str]) -> list[Path]:
-    """Makes new bundles for users, as after a renewal; for all that are here when none is named.
+    """Make new bundles for the named users, as after a renewal; for all users without names.
 
     Raises:
         UsageError: there is no such user.
@@ -215,7 +215,7 @@ def bundle(deployment: Deployment, names: Sequence[str]) -> list[Path]:
 
 
 def make_bundle(deployment: Deployment, client: Path) -> Bundle:
-    """Makes the bundle of a user's folder."""
+    """Make the bundle of the user whose folder this is."""
 
     def text(name: str) -> str:
         return read_file(client / name, "client's file").decode()
@@ -236,7 +236,7 @@ def make_bundle(deployment: Deployment, client: Path) -> Bundle:
 def withdraw(
     deployment: Deployment, who: Sequence[str], *, population: str | None = None
 ) -> Withdrawals:
-    """Sign the next list of withdrawn credentials, with these added.
+    """Sign the next list of withdrawn credentials, with those of `who` added.
 
     They are given as clients' names, or as credentials (64 hex digits).
 
@@ -280,7 +280,7 @@ def withdraw(
 
 
 def enrolment_of(deployment: Deployment, population: str) -> Identity:
-    """The enrolment key of a population.
+    """Load the enrolment key of a population.
 
     Raises `ConfigError` when it is not here, or not the roster's.
     """
@@ -324,7 +324,7 @@ def _credential_of(deployment: Deployment, who: str, population: str) -> str:
 
 @contextmanager
 def _all_or_none(clients: Path) -> Iterator[tuple[Path, list[Path]]]:
-    """Context with a folder for new files and the list of those renamed, removed after an error."""
+    """Context with a folder for new files, and a list of final paths to remove after an error."""
     new = clients / f".new-{secrets.token_hex(8)}"
     done: list[Path] = []
     try:

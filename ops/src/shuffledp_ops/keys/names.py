@@ -1,4 +1,4 @@
-"""Validation of names that become folders and files: of clients and populations."""
+"""Checks of the names of clients and populations, which become names of folders and files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def check_name(name: str, what: str) -> str:
-    """Returns a name that is fit to name a folder; `UsageError` for any other."""
+    """Return a name that is fit to name a folder; `UsageError` for any other."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name[:80]!r} is not a valid name for a {what}: use 1 to 64 of a-z, 0-9, '.', '_' "

@@ -21,7 +21,7 @@ NOT_HERE = "not here"
 
 
 def show(deployment: Deployment, console: Console, now: dt.datetime) -> None:
-    """Print names, starts of identity keys and TLS fingerprints (SHA-256), and expiry times.
+    """Print names, expiry times, and the beginnings of identity keys and TLS fingerprints.
 
     Raises:
         ConfigError: a file is not the certificate that it should be.
@@ -53,7 +53,7 @@ def _certificate_in(file: Path, now: dt.datetime) -> tuple[str, str, str]:
 
 
 def _certificate(certificate: x509.Certificate, now: dt.datetime) -> tuple[str, str, str]:
-    """Start of a certificate's fingerprint, its end, and whole days until then.
+    """Beginning of a certificate's fingerprint, its expiry, and whole days until then.
 
     Negative when it has ended.
     """

@@ -100,7 +100,7 @@ def create_deployment(
     log_threshold: int | None = None,
     now: dt.datetime | None = None,
 ) -> Deployment:
-    """Makes all keys of a deployment below `folder`, which must be empty or absent.
+    """Create all keys of a deployment in `folder`, which must be empty or absent.
 
     After an error there are none.
 
@@ -146,7 +146,7 @@ def create_deployment(
 
 @contextmanager
 def _making(folder: Path) -> Iterator[Path]:
-    """Context with a new folder next to this one, which takes its name if the block succeeds.
+    """Context with a temporary folder, which is renamed to `folder` if the block succeeds.
 
     Otherwise it is removed.
     """
@@ -311,7 +311,7 @@ def enrol_users(enrolment: Identity, count: int) -> list[tuple[bytes, Signed, by
 def write_client(
     folder: Path, deployment: Deployment, population: str, expires: dt.datetime | None = None
 ) -> None:
-    """Make one user's key folder: the devices' TLS files, an own identity and a credential."""
+    """Create one user's key folder: the devices' TLS files, an identity and a credential."""
     key, credential = next(issue_credentials(deployment.enrolment_of(population), 1, expires))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_secret(folder / "identity.pem", private_pem(key))
@@ -321,7 +321,7 @@ def write_client(
 
 
 def tls_names(roster: Roster) -> dict[str, tuple[str, ...]]:
-    """Names with a TLS certificate in a deployment, each with its hosts besides its own name."""
+    """Names in a deployment that have TLS certificates, each with its further host names."""
     parties = {
         party.name: (host_and_port(party.address)[0], "localhost") for party in roster.parties
     }

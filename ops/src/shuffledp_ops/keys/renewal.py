@@ -50,7 +50,7 @@ ROSTER_ALONE: Final = (
 
 @dataclass(frozen=True)
 class RenewalOutcome:
-    """Outcome of a renewal. `bridged`: holders of the old roster accept the new certificates, too.
+    """Outcome of a renewal. `bridged`: holders of the old roster accept the new certificates.
 
     `serial` is of the roster that is in the folder now.
     """
@@ -71,7 +71,7 @@ def renew(
     end_log: Path | None = None,
     now: dt.datetime | None = None,
 ) -> RenewalOutcome:
-    """Renew the TLS keys and certificates of these names of the deployment, or of all.
+    """Renew the TLS keys and certificates of the named parties, or of all.
 
     A folder of a party that is not here is made: its files are then carried to where the party
     runs.
@@ -122,7 +122,7 @@ def renew(
 
 
 def _ended_log(roster: Roster, checkpoint: Path) -> LogTerms:
-    """The roster's statement that the present log ended with this checkpoint."""
+    """The roster's terms after the current log has ended with this checkpoint."""
     terms = roster.log_terms
     if terms is None:
         raise UsageError(
@@ -172,7 +172,7 @@ def _lasting(authority: Authority, now: dt.datetime) -> Authority:
 def _create_successor(
     deployment: Deployment, copy: Path, old: Authority, now: dt.datetime
 ) -> Authority:
-    """Create a new authority in the copy, and a roster that names it beside the old one.
+    """Create a new authority in the copy, and a roster that names it and the old one.
 
     The old one stays while it is valid.
     """
@@ -185,7 +185,7 @@ def _create_successor(
 
 
 def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: Any) -> Roster:
-    """Makes the next roster in the copy, signed by the root."""
+    """Write the next roster, signed by the root key, into the copy."""
     key = deployment.folder / "root" / "identity.pem"
     if not key.exists():
         raise ConfigError(
@@ -203,7 +203,7 @@ def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: 
 
 
 def _hand_to_users(folder: Path) -> None:
-    """Copies the TLS files that all devices share to the users whose folders are here."""
+    """Copy the TLS files that all devices share into the users' folders."""
     for user in folder.glob("clients/*/"):
         for name in ("tls.pem", "tls-key.pem"):
             (user / name).write_bytes((folder / CLIENT / name).read_bytes())
@@ -211,7 +211,7 @@ def _hand_to_users(folder: Path) -> None:
 
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
-    """A copy of the folder, which replaces it in one step if the block succeeds."""
+    """Context with a copy of the folder, which replaces the folder if the block succeeds."""
     if folder.stat().st_uid != os.geteuid():
         raise ConfigError(
             f"{folder} belongs to another user, who would lose access to it: run this as its owner"
@@ -244,7 +244,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Locks a folder against other changes of keys.
+    """Context that locks a folder against other changes of keys.
 
     The kernel releases the lock with the process.
     """
@@ -262,7 +262,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def _exchange(first: Path, second: Path) -> None:
-    """Exchanges the names of two folders atomically.
+    """Exchange the names of two folders atomically.
 
     Raises `OSError` where the system cannot do it.
     """
@@ -276,7 +276,7 @@ def _exchange(first: Path, second: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Flushes everything in the folder to the disk."""
+    """Flush everything in a folder to the disk."""
     for where, _, files in os.walk(folder):
         for file in files:
             if not (Path(where) / file).is_symlink():

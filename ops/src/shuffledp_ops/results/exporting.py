@@ -25,7 +25,7 @@ def rows_of(report: RoundReport) -> list[Row]:
 
 
 def check_export(file: Path) -> None:
-    """Raises for a file that `write_rows` could not write, before anything is fetched.
+    """Raise for a file that `write_rows` cannot write, before anything is fetched.
 
     Raises:
         UsageError: the file's ending names no format, or it is a folder.

@@ -33,7 +33,7 @@ _ONE_ATTEMPT: Final = Backoff(attempts=1)
 
 @dataclass(frozen=True)
 class VerifiedResult:
-    """A published round, verified.
+    """The documents of a published round, all verified.
 
     Attributes:
         report: answer and guarantee; the durations of its stages are no longer known.
@@ -45,7 +45,7 @@ class VerifiedResult:
 
 
 async def summaries(deployment: Deployment) -> AsyncIterator[analyst_pb2.RoundSummary]:
-    """Yields the analyst's rounds, newest first, page by page; not verified.
+    """Yield the analyst's rounds, newest first, page by page; unverified.
 
     Raises its typed errors.
     """
@@ -98,7 +98,7 @@ class DownloadedRound:
 
 
 async def download(deployment: Deployment, round_id: str) -> DownloadedRound:
-    """A published round as the analyst gives it.
+    """Fetch a published round from the analyst, unverified.
 
     Raises as `fetch`.
     """
@@ -112,7 +112,7 @@ async def download(deployment: Deployment, round_id: str) -> DownloadedRound:
 def verify_downloaded(
     deployment: Deployment, round_id: str, downloaded: DownloadedRound
 ) -> VerifiedResult:
-    """Verify downloaded documents by the steps of `fetch`; this takes some computing time.
+    """Verify a downloaded round by the steps of `fetch`; this takes some computing time.
 
     Raises as `fetch`.
     """
@@ -133,7 +133,7 @@ def verify_downloaded(
 
 
 def require_round(document: Result | Manifest, deployment: str, round_id: str) -> None:
-    """Raises `ForeignDocumentError` for a document of another deployment or round."""
+    """Raise `ForeignDocumentError` for a document of another deployment or round."""
     # Genuine is not enough: an analyst could answer with the result of another round.
     if (document.deployment, document.round_id) != (deployment, round_id):
         raise ForeignDocumentError(

@@ -1,4 +1,4 @@
-"""The answer in a saved round's `report.json`, and its rows of a table."""
+"""The answer in a saved round's `report.json`, and the table rows made from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS: Final = (
 
 
 class SavedSum(msgspec.Struct, frozen=True, kw_only=True):
-    """The sum of one group, of a question that adds up a field."""
+    """The sum of one group, in an answer with sums of a field."""
 
     name: str
     value: float
@@ -33,7 +33,7 @@ class SavedSum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavedTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums of a question that adds up a field."""
+    """The sums of all groups, in an answer with sums of a field."""
 
     groups: tuple[SavedSum, ...]
     unit: str
@@ -48,7 +48,7 @@ class SavedTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavedQuantile(msgspec.Struct, frozen=True, kw_only=True):
-    """A quantile: bins and their names, of the estimate and of the ends of its interval."""
+    """A quantile: numbers and names of its bin, and of the two bins at its interval's ends."""
 
     share: float
     bin: int
@@ -86,7 +86,7 @@ class SavedTexts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of `report.json` that tables have: one number, or one for each value.
+    """The part of `report.json` that tables show: one number, or one for each value.
 
     Fields with a default are missing from reports of earlier versions.
     """
@@ -142,7 +142,7 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def values(self) -> Numbers:
-        """The estimates."""
+        """The estimates: one for a sum, or one for each value of a histogram."""
         return _as_tuple(self.estimate)
 
     @property
@@ -157,20 +157,20 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reports(self) -> float:
-        """Reports that a mean or a share is taken over; lost messages are parts of one."""
+        """Number of reports behind a mean or share; each lost message takes off a fraction."""
         if self.mean_standard_error:
             return self.errors[0] / self.mean_standard_error
         return max(self.accepted, 1)
 
     def label(self, value: int) -> str:
-        """Name of a histogram's value."""
+        """Name of one of the histogram's values."""
         if self.labels:
             return self.labels[value]
         capped = self.capped > 0 and value == len(self.values) - 1
         return f"≥ {value}" if capped else str(value)
 
     def summary(self) -> str:
-        """The mean, the median, a sum or a frequent value or text, with its error or interval."""
+        """One line: mean, median, sum, or a frequent value or text, with error or interval."""
         if self.open_list is not None:
             return _summary_of_texts(self.open_list)
         median = next((quantile for quantile in self.quantiles if quantile.share == 0.5), None)
@@ -192,7 +192,7 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.label(top)}: {share:.1%} ± {error:.1%}"
 
     def rows(self) -> Iterator[Row]:
-        """Rows of a table with `COLUMNS`.
+        """Yield the answer's rows of a table with `COLUMNS`.
 
         Those of sums, quantiles and frequent texts, and one for each value of a histogram.
         """
@@ -257,7 +257,7 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
             yield {name: row[name] for name in COLUMNS}
 
     def _rows_of_texts(self, texts: SavedTexts, shared: Row) -> Iterator[Row]:
-        """A row for each text; the counts of hashes are in `report.json`."""
+        """One row for each text; the raw counts of hashes are only in `report.json`."""
         for text in texts.texts:
             row = shared | {
                 "quantity": "text",

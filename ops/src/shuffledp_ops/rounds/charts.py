@@ -1,4 +1,4 @@
-"""Charts of an answer as SVG inside a page, in the colours of its style sheet.
+"""Charts of an answer as SVG, in the colours of the page's style sheet.
 
 Pure; sizes are in pixels.
 
@@ -66,7 +66,7 @@ class Span:
 
 
 def interval(span: Span, title: str) -> str:
-    """Draw an estimate on the scale of all possible answers, and magnified if too small."""
+    """Draw an estimate on the scale of possible answers, and magnified if it is too small there."""
     return _both(lambda width, _: _interval(span, width), title)
 
 
@@ -87,7 +87,7 @@ class DistributionCurve:
 
 
 def distribution(curve: DistributionCurve, title: str) -> str:
-    """A distribution function with its band, and true shares as a line; for both widths."""
+    """Draw a distribution function with its band, and the true one as a line, for two widths."""
     return _both(lambda width, height: (height, _distribution_parts(curve, width, height)), title)
 
 
@@ -117,7 +117,7 @@ def _distribution_parts(curve: DistributionCurve, width: float, height: float) -
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` + 1 round numbers from `low` to `high`.
+    """At most `most` + 1 round numbers from `low` to `high`, for an axis.
 
     Steps are 1, 2 or 5 times a power of ten; low < high.
     """
@@ -166,7 +166,7 @@ def _histogram(bars: Bars, width: float, height: float) -> tuple[float, Iterator
 
 @dataclass(frozen=True)
 class _Frame:
-    """Edges of the drawing, and the smallest and largest number that it shows."""
+    """Edges of the drawing, and the smallest and largest number on its axis."""
 
     left: float
     top: float
@@ -214,7 +214,7 @@ def _histogram_parts(
 
 
 def _tick(frame: _Frame, x: float, name: str) -> str:
-    """A name below the axis, centred, or at the edge of the picture if it would be cut off."""
+    """A label below the axis: centred, or aligned with the picture's edge if it would be cut."""
     half = _LETTER * len(name) / 2
     edge = frame.right + _RIGHT
     if x + half > edge:
@@ -225,7 +225,7 @@ def _tick(frame: _Frame, x: float, name: str) -> str:
 
 
 def _names(bars: Bars, step: float) -> tuple[list[tuple[int, str]], float]:
-    """The names to show below their bars, by position, and the height that they need."""
+    """The names to show below bars, by position, and the height that the names need."""
     short = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in bars.labels]
     longest = _LETTER * max(map(len, short))
     if bars.named and longest > step >= 14:
@@ -308,7 +308,7 @@ def _text(name: str, x: float, y: float, words: str, *, turned: bool = False) ->
 
 @dataclass(frozen=True)
 class SpendingCurve:
-    """Budget that a population has spent, over time: pairs (milliseconds since 1970, ε), in order.
+    """ε that a population has spent, over time: pairs (milliseconds since 1970, ε), in order.
 
     `limit` is the budget's ε; None where it is too large to limit anything, and is not drawn.
     """

@@ -1,4 +1,4 @@
-"""Parts of the report of several fields that are counted by themselves: sentence, charts. Pure."""
+"""Report parts for several fields that are counted separately: sentence and charts. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shuffledp_ops.rounds.report import RoundReport
 
 @dataclass(frozen=True)
 class CountedField:
-    """A field with the places of its counts among all numbers of the answer."""
+    """A field, with the position of its counts among all numbers of the answer."""
 
     name: str
     labels: tuple[str, ...]
@@ -21,7 +21,7 @@ class CountedField:
 
 
 def fields_of(report: RoundReport) -> list[CountedField]:
-    """The fields of a question that counts each by itself; none for any other."""
+    """The fields of a question that counts each separately; none for any other question."""
     words = report.final.question_wording
     if words is None or words.is_open or len(words.axes) < 2:
         return []

@@ -75,7 +75,7 @@ def run_round_command(
 
 
 def trusted_files(keys: Path) -> dict[str, bytes]:
-    """Files that verify a round's documents, by name: roster and root key."""
+    """Roster and root key, which verify a round's documents: contents by file name."""
     return {name: read_file(keys / name, "deployment's") for name in ("roster.json", "root.pub")}
 
 
@@ -139,7 +139,7 @@ def _export_trace(
     round_id: str,
     outcome: Result | ShuffleDPError,
 ) -> None:
-    """Export the round's trace, or say on standard error why that failed."""
+    """Export the round's trace; on failure, print the reason to standard error."""
     if exporter is None:
         return
     try:

@@ -55,7 +55,7 @@ _DOCUMENTS: Final = {
 
 
 def page(report: RoundReport, beside: Collection[str]) -> str:
-    """The whole file.
+    """The report as a whole HTML file.
 
     Args:
         report: a round whose documents were verified; for a simulation also with the true values.
@@ -69,7 +69,7 @@ def page(report: RoundReport, beside: Collection[str]) -> str:
 def body(
     report: RoundReport, beside: Collection[str], where: str = "In the folder of this file"
 ) -> list[str]:
-    """The page's parts, for a frame that has `style`.
+    """The report's parts as HTML, for a page that has `style`.
 
     `where` states where the documents can be checked; the other arguments are those of `page`.
     """
@@ -84,7 +84,7 @@ def style() -> str:
 
 
 def title(report: RoundReport) -> str:
-    """What was counted, of which population or column."""
+    """A title: what was counted, and in which population or column."""
     subject = report.column or report.final.population
     if is_open(report):
         return f"Frequent texts of {subject}"
@@ -160,7 +160,7 @@ def answer(report: RoundReport) -> Iterator[str]:
 
 
 def _sums(report: RoundReport, totals: FieldTotals) -> Iterator[str]:
-    """The sums of groups as a table, or the histogram behind a single sum up to twice the cut."""
+    """A table of the groups' sums; for a single sum, the histogram up to twice the cut."""
     yield from total_page.html_table(totals)
     if len(totals.groups) == 1:
         names = total_page.shown_amounts(totals, report.final.question_wording)
@@ -233,7 +233,7 @@ def _chart(report: RoundReport) -> str:
 
 
 def _bars(report: RoundReport, labels: Sequence[str], *, named: bool) -> str:
-    """The histogram of the first symbols, one for each label."""
+    """The histogram of the symbols that have a label, which are the first ones."""
     estimate, truths, shown = report.answer, report.true_answer, len(labels)
     bars = charts.Bars(
         labels,

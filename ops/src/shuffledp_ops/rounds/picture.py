@@ -24,7 +24,7 @@ MOST_NAMES: Final = 30
 
 
 def draw_report(report: RoundReport, file: Path) -> None:
-    """Draws a report and writes the picture as PNG; raises `NotInstalledError` as `check_plot`."""
+    """Draw a report as a PNG file; raises `NotInstalledError` as `check_plot`."""
     check_installed("matplotlib", "shuffledp[plot]", "the picture of a round")
     from matplotlib.figure import Figure
 
@@ -111,7 +111,7 @@ def _draw_table(table: CrossTable, axes: Axes) -> None:
 
 
 def _plain(names: list[str]) -> list[str]:
-    """At most 24 characters of each name, escaped so that none is read as a formula."""
+    """The first 24 characters of each name, escaped so that none is read as a formula."""
     short = (name if len(name) <= 24 else f"{name[:23]}…" for name in names)
     return [name.replace("$", r"\$") for name in short]
 
@@ -153,7 +153,7 @@ def _draw_texts(report: RoundReport, axes: Axes) -> None:
 
 
 def draw_seconds(seconds: Mapping[str, float], axes: Axes) -> None:
-    """Draws the duration of each stage as bars, the first one on top."""
+    """Draw the duration of each stage as a bar, with the first stage on top."""
     names = list(seconds)[::-1]
     bars = axes.barh(names, [seconds[name] for name in names], color=QUIET, alpha=0.75)
     axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
@@ -164,6 +164,6 @@ def draw_seconds(seconds: Mapping[str, float], axes: Axes) -> None:
 
 
 def hide_frame(axes: Axes) -> None:
-    """Removes the top and right lines of the frame."""
+    """Hide the top and right lines of the frame."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -49,7 +49,7 @@ SHOWN_PEOPLE: Final = 10
 
 
 def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
-    """Write the signed documents, what else is published, and the verifying keys into `folder`."""
+    """Write the signed documents, other published files, and verification keys into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, signed in report.documents.items():
         (folder / f"{name}.json").write_bytes(signed.to_bytes() + b"\n")
@@ -58,7 +58,7 @@ def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -
 
 
 def write_report(report: RoundReport, folder: Path) -> None:
-    """Write the report as JSON, as a picture, and as a page with links to documents into `folder`.
+    """Write the report into `folder`: as JSON, as a picture, and as a page with links.
 
     Without matplotlib, the extra `plot`, there is no picture.
     """
@@ -94,7 +94,7 @@ def write_texts(report: RoundReport, folder: Path) -> None:
 
 
 def write_page(report: RoundReport, folder: Path) -> Path:
-    """Writes the page into `folder` atomically, and returns its path."""
+    """Write the page into `folder` atomically; return its path."""
     from shuffledp_ops.rounds.page import PAGE, page
 
     file = folder / PAGE
@@ -110,7 +110,7 @@ def write_page(report: RoundReport, folder: Path) -> Path:
 
 
 def print_answer(report: RoundReport, *, as_json: bool) -> None:
-    """Prints the report, as one JSON object or for people, and flushes standard output."""
+    """Print the report as one JSON object or for people, and flush standard output."""
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict()) + "\n")
     else:
@@ -125,7 +125,7 @@ def print_folder(folder: Path) -> None:
 
 
 def print_report(report: RoundReport, console: Console) -> None:
-    """Prints the answer, the guarantee and the time of each stage, for people."""
+    """Print the answer, the guarantee and the time of each stage, for people."""
     if report.table is not None and map_page.edges_of(report.table) is not None:
         console.print(*map_page.text_map(report.table), sep="\n", markup=False, highlight=False)
     console.print(_answer_table(report))
@@ -351,6 +351,6 @@ def _seconds_table(report: RoundReport) -> Table:
 
 
 def describe_parameters(certificate: Certificate) -> str:
-    """The mechanism's parameters in one line, names as in the spec."""
+    """The mechanism's parameters in one line, with the names of the mechanism's class."""
     spec = certificate.mechanism
     return ", ".join(f"{name} = {getattr(spec, name)}" for name in spec.__struct_fields__)

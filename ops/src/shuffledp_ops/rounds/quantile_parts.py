@@ -1,4 +1,4 @@
-"""Parts of the report of a round that asks for quantiles: sentence, curve and table. Pure."""
+"""Report parts for a round that asks for quantiles: sentence, curve and table. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def chart(report: RoundReport, distribution: BinDistribution) -> str:
 
 
 def remarks(report: RoundReport) -> Iterator[str]:
-    """A sentence on the people who are in no quantile; nothing if everyone is."""
+    """A sentence on people outside all bins, who are in no quantile; none if there is no one."""
     distribution = report.distribution
     if distribution is None or not distribution.outside:
         return
@@ -61,7 +61,7 @@ def remarks(report: RoundReport) -> Iterator[str]:
 
 
 def table(report: RoundReport) -> Iterator[str]:
-    """The quantiles that are shown, as an HTML table; nothing for other answers."""
+    """The displayed quantiles as an HTML table; nothing for other answers."""
     if not report.quantiles:
         return
     headings = ["share of people", "up to", "95% interval"]

@@ -1,4 +1,4 @@
-"""Read a saved round: its signed documents, verified again, and the rest from `report.json`."""
+"""Reads a saved round: its signed documents, verified again, and facts from `report.json`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONGEST_NAME: Final = 600
 
 
 class _Extras(msgspec.Struct, frozen=True):
-    """The unsigned facts of `report.json`, which complement the signed documents."""
+    """The unsigned facts in `report.json`, in addition to the signed documents."""
 
     round: str
     true_value: float | tuple[float, ...] | None = None
@@ -56,17 +56,17 @@ class _Extras(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _FolderRoster:
-    """The roster of a folder, in place of a deployment."""
+    """The roster in a round's folder, used in place of a deployment."""
 
     roster: Roster
 
 
 @dataclass(frozen=True)
 class SavedTrace:
-    """Result of an attack, as `report.json` has it; fields as in `TraceOutcome`."""
+    """Result of an attack, read from `report.json`; fields as in `TraceOutcome`."""
 
     def people(self) -> Iterator[TracedPerson]:
-        """Empty, because `report.json` has only counts."""
+        """No one, because `report.json` has only counts."""
         return iter(())
 
     users: int
@@ -82,7 +82,7 @@ class SavedTrace:
         return round(self.users * self.traced_share)
 
     def to_dict(self) -> dict[str, Any]:
-        """Entries for the report's JSON."""
+        """The fields for the report's JSON."""
         return {
             "traced": self.traced_share,
             "attack_success": self.success,
@@ -93,7 +93,7 @@ class SavedTrace:
 
 
 def round_folder(named: Path) -> Path:
-    """The folder of a saved round.
+    """Resolve a path to the folder of a saved round.
 
     `latest` may also be a file that holds the folder's name, as on systems without links.
 
@@ -128,7 +128,7 @@ def round_folder(named: Path) -> Path:
 
 
 def read_round(folder: Path) -> RoundReport:
-    """The report of a saved round.
+    """Read and verify a saved round; return its report.
 
     1. The roster is signed by the root key next to it.
     2. The result is the analyst's, and its certificates are the accountant's; every number is
@@ -237,7 +237,7 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
 
 
 def _fits(answer: OpenListAnswer, report: RoundReport) -> bool:
-    """True if these can be texts of the round's open list."""
+    """True if an open-list answer can belong to the round of the report."""
     numbers = [answer.threshold or 0.0, answer.expected_false, answer.least or 0, answer.candidates]
     for text in answer.texts:
         numbers += [text.people, text.low, text.high, text.true or 0]
@@ -249,14 +249,14 @@ def _fits(answer: OpenListAnswer, report: RoundReport) -> bool:
 
 
 def _truths(extras: _Extras) -> NDArray[np.float64]:
-    """Shape (0,), (1,) for a sum, or (values,)."""
+    """The true answer, shape (1,) for a sum, (values,) for a histogram, (0,) if unknown."""
     return np.atleast_1d(
         np.array([] if extras.true_value is None else extras.true_value, dtype=np.float64)
     )
 
 
 def _as_symbols(truths: NDArray[np.float64], report: RoundReport) -> NDArray[np.int64]:
-    """Convert the truth from the question's unit, as in `report.json`, to the devices' symbols."""
+    """Convert the true answer from the question's unit into the devices' symbols."""
     scale = report.scale
     if scale is None:
         return truths.astype(np.int64)
@@ -295,7 +295,7 @@ def _read_document(file: Path) -> Signed:
 
 
 def _read_bounded(file: Path, what: str, most: int) -> bytes:
-    """Read a regular file of bounded length, and no device or pipe, which could be endless."""
+    """Read a regular file of bounded length; devices and pipes, possibly endless, are refused."""
     if not file.is_file():
         raise ConfigError(
             f"there is no {what} {file}; fetch the round again with `shuffledp results show KEYS "

@@ -1,4 +1,4 @@
-"""Outcome of one round as data, with the result of an attack on it, if any."""
+"""Outcome of one round as data, with the result of an attack, if there was one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from shuffledp_core.mechanisms.liars import largest_shift
 
 
 class TracedPerson(NamedTuple):
-    """One person all of whose messages were traced.
+    """One person whose messages were all traced.
 
     `sent` is the randomised answer, `guess` the most likely value given it, `value` the true one
     (known only in a simulation).
@@ -81,7 +81,7 @@ class TraceOutcome(Protocol):
         """Share of users guessed right by naming the most frequent value for everyone."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Entries for the report's JSON."""
+        """The fields for the report's JSON."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class RoundReport:
 
     @property
     def counted_reports(self) -> float:
-        """Reports that the estimate rests on; a message that does not count is a part of one."""
+        """Number of reports behind the estimate; each message left out takes off a fraction."""
         lost = self.dropped + self.outside_alphabet + self.repeated_tags
         return self.accepted - lost / self.final.mechanism.messages_per_user
 
@@ -212,7 +212,7 @@ class RoundReport:
 
     @property
     def true_answer(self) -> tuple[float, ...] | None:
-        """`truth` in the question's unit; None outside of a simulation."""
+        """The true answer in the question's unit, in a simulation; otherwise None."""
         if self.truth is None:
             return None
         truth = tuple(float(value) for value in self.truth)
@@ -221,14 +221,14 @@ class RoundReport:
         return tuple(self.scale.convert(value, self.counted_reports) for value in truth)
 
     def label(self, symbol: int) -> str:
-        """Name of a histogram's symbol; "≥ 20" of the largest where values above it were capped."""
+        """Name of a histogram's symbol, such as "≥ 20" for the largest if values were capped."""
         if self.labels:
             return self.labels[symbol]
         capped = self.capped > 0 and symbol == len(self.estimate.values) - 1
         return f"≥ {symbol}" if capped else str(symbol)
 
     def value_name(self, value: int) -> str:
-        """Name of a person's value: that of the symbol in a histogram, else the number."""
+        """Name of a person's value: the symbol's name in a histogram, else the number."""
         if not self.is_sum:
             return self.label(value)
         return str(value) if self.scale is None else self.scale.name(value, self.unit)
@@ -248,12 +248,12 @@ class RoundReport:
 
     @cached_property
     def quantiles(self) -> list[QuantileEstimate]:
-        """The quantiles that are shown; none without `distribution`."""
+        """The quantiles to display; empty without a `distribution`."""
         return [] if self.distribution is None else self.distribution.quantiles()
 
     @cached_property
     def totals(self) -> FieldTotals | None:
-        """The sums of a question that adds up a field; None for any other."""
+        """The sums of a question that asks for sums of a field; None for any other question."""
         nodes = self.final.nodes if self.final.mechanism.dummies_per_node else 0
         return totals_of(
             self.final.mechanism,
@@ -277,7 +277,7 @@ class RoundReport:
 
     @property
     def epsilon_here(self) -> float | None:
-        """The ε certified for this corruption: the round's if a node is honest, else ε_L."""
+        """The certified ε, given which nodes are corrupt: the round's, or ε_L if all are."""
         return self.final.corrupted.epsilon if self.all_corrupt else self.final.epsilon.certified
 
     @property
@@ -286,7 +286,7 @@ class RoundReport:
         return self.final.corrupted.delta if self.all_corrupt else self.final.delta
 
     def to_dict(self) -> dict[str, Any]:
-        """The object of `shuffledp demo --format json`.
+        """The report as the JSON object of `shuffledp demo --format json`.
 
         Numbers for a sum, arrays for a histogram.
         """
@@ -354,12 +354,12 @@ def is_open(report: RoundReport) -> bool:
 
 
 def show(value: float | None) -> str:
-    """Formats a bound for people; None is "no finite bound"."""
+    """Format a bound for people; None as "no finite bound"."""
     return "no finite bound" if value is None else f"{value:.4g}"
 
 
 def true_quantile(report: RoundReport, share: float) -> int | None:
-    """The bin of the true quantile; None outside of a simulation."""
+    """The bin of the true quantile, in a simulation; otherwise None."""
     if report.truth is None or report.distribution is None:
         return None
     counted = report.truth[: report.distribution.counted]

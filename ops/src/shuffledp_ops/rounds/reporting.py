@@ -1,4 +1,4 @@
-"""The command `shuffledp report`: the page of a saved round, made again, perhaps with texts."""
+"""The command `shuffledp report`: regenerates a saved round's page, optionally with texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shuffledp_ops.rounds.report import RoundReport
 
 
 def run_report_command(named: Path, candidates: Path | None = None) -> None:
-    """Verifies the documents of a saved round, writes its page beside them, and prints where it is.
+    """Verify a saved round's documents, write its page next to them, and print the path.
 
     With a file of candidates it also prints the frequent texts of an open list, and writes them as
     a table.
@@ -49,7 +49,7 @@ def run_report_command(named: Path, candidates: Path | None = None) -> None:
 
 
 def look_up(report: RoundReport, candidates: Path) -> RoundReport:
-    """The report with the frequent texts among the candidates of a file.
+    """Add to a report the frequent texts among the candidates in a file.
 
     Raises:
         UsageError: the file cannot be read, or the question is no open list.

@@ -1,4 +1,4 @@
-"""Round control: opens a round of a deployment, follows it, reads its verified result."""
+"""Round control: opens a round of a deployment, follows it, and reads its verified result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
 
 
 class Trusting(Protocol):
-    """An object with a roster to verify documents by: a deployment, or a saved round's folder."""
+    """An object whose roster verifies documents: a deployment, or a saved round's folder."""
 
     @property
     def roster(self) -> Roster:
@@ -47,7 +47,7 @@ class Trusting(Protocol):
 
 
 class StageClock:
-    """Stopwatch of a round: seconds by stage, in the order in which the stages end.
+    """Stopwatch of a round: seconds by stage, in the order in which stages end.
 
     Attributes:
         seconds: duration of each stage that has ended.
@@ -63,7 +63,7 @@ class StageClock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Times the block."""
+        """Context that measures the stage `name`."""
         began = time.perf_counter()
         try:
             yield
@@ -71,7 +71,7 @@ class StageClock:
             self.record(name, time.perf_counter() - began)
 
     def record(self, name: str, seconds: float) -> None:
-        """Record a stage that has just ended. Repeating it changes nothing."""
+        """Record a stage that has just ended; a second record of it is ignored."""
         if self.seconds.get(name) != seconds:
             self.ended_at[name] = self.now()
         self.seconds[name] = seconds
@@ -81,20 +81,20 @@ class StageClock:
         return self.began_at + int(1e9 * (time.perf_counter() - self._began))
 
     def finish(self) -> None:
-        """Sort the stages into the order of the round, and add the total time so far."""
+        """Sort the stages into the order of a round, and add the total time so far."""
         self.seconds = dict(sorted(self.seconds.items(), key=lambda item: _order(item[0])))
         self.seconds["total"] = time.perf_counter() - self._began
 
 
 def _order(stage: str) -> tuple[int, str]:
-    """Sort key of a stage by its place in a round; stages of nodes are sorted by name."""
+    """Sort key of a stage: its position in a round, then the node's name."""
     order = ("start", "open", "sealing", "upload", "node", "decoding", "certifying", "verify")
     return (order.index(stage) if stage in order else order.index("node"), stage)
 
 
 @dataclass(frozen=True)
 class OpenedRound:
-    """A round that accepts submissions."""
+    """A round that was opened and accepts submissions."""
 
     round_id: str
     announcement: Announcement
@@ -104,7 +104,7 @@ class OpenedRound:
 async def control_of(
     deployment: Deployment,
 ) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
-    """The operator's channel to the analyst, or a viewer's, who may list rounds and follow them."""
+    """The channel to the analyst: an operator's, or a viewer's, who may only list and follow."""
     roster = deployment.roster
     async with channel_to(roster.analyst, deployment.own_keys, roster) as channel:
         yield analyst_pb2_grpc.RoundControlStub(channel)
@@ -136,7 +136,7 @@ async def follow_round(
     accepting: bool = False,
     heard: Callable[[], None] = lambda: None,
 ) -> Signed:
-    """Follows a round and returns its signed result.
+    """Follow a round to its end; return its signed result.
 
     `accepting` also shows the submissions as they come in.
 
@@ -170,7 +170,7 @@ async def abort_round(
 
 
 def read_result(deployment: Trusting, signed: Signed) -> Result:
-    """Verifies the result of a round that succeeded.
+    """Verify the signed result of a successful round.
 
     Raises the error that ended the round otherwise.
     """
@@ -183,7 +183,7 @@ def read_result(deployment: Trusting, signed: Signed) -> Result:
 
 
 async def fetch_board(deployment: Deployment, report: RoundReport) -> bytes:
-    """The published messages of a round, packed, in mixed order; nothing is verified here."""
+    """Fetch the published messages of a round, packed, in mixed order; unverified."""
     result = from_json(report.documents["result"].body, Result)
     geometry = from_json(report.documents["manifest"].body, Manifest).geometry
     async with AnalystReader.of(deployment.own_keys, deployment.roster) as analyst:
@@ -191,7 +191,7 @@ async def fetch_board(deployment: Deployment, report: RoundReport) -> bytes:
 
 
 async def with_published(deployment: Deployment, report: RoundReport) -> RoundReport:
-    """Add to a report what else the analyst publishes of the round.
+    """Add to a report all other files of the round that the analyst publishes.
 
     That is the proof that its result is in the public log, and of a verified round also board and
     history, which are not verified here.
@@ -213,7 +213,7 @@ async def with_published(deployment: Deployment, report: RoundReport) -> RoundRe
 
 
 def with_result_proof(roster: Roster, report: RoundReport, proof: bytes | None) -> RoundReport:
-    """Add the proof that a report's result is in the public log; None leaves it as it is.
+    """Add to a report the proof that its result is in the public log, if there is a proof.
 
     The roster must name witnesses. Raises `DocumentError` if the proof does not show this result.
     """
@@ -240,7 +240,7 @@ def make_report(
     result: Result,
     seconds: dict[str, float],
 ) -> RoundReport:
-    """Makes the report of a published round.
+    """Make the report of a published round.
 
     Raises `DocumentError` for a certificate that is not the accountant's, or a proof that does not
     show the plan certificate in the public log.

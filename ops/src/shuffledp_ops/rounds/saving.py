@@ -1,4 +1,4 @@
-"""Saves a round's documents: the folder is tested at the start, and written after the answer."""
+"""Saves a round's documents into a folder that is tested before the round starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATEST: Final = "latest"
 
 @contextmanager
 def writable_folder(folder: Path, option: str = "--out") -> Iterator[None]:
-    """Context with a folder to write to, created and tested before the block does anything.
+    """Context with a writable folder, which is created and tested before the block starts.
 
     The test writes as many bytes as a round's documents have. If the block fails, empty folders
     that were made for it are removed. `option` is the command line option that names the folder,
@@ -60,7 +60,7 @@ def _check(folder: Path, option: str) -> None:
 
 
 def show_then_save(show: Callable[[], None], save: Callable[[], None]) -> None:
-    """Show the answer before anything is written, and save it even if it could not be shown."""
+    """Show the answer, then save it; save it also if showing it failed."""
     try:
         show()
     finally:
@@ -70,7 +70,7 @@ def show_then_save(show: Callable[[], None], save: Callable[[], None]) -> None:
 def save_round(
     report: RoundReport, folder: Path, keys: dict[str, bytes], evidence: Path | None = None
 ) -> None:
-    """Saves documents, report, page and picture in `folder`, all of them or none.
+    """Save documents, report, page and picture in `folder`: all of them or none.
 
     Args:
         report: the round's outcome.
@@ -89,7 +89,7 @@ def save_round(
 
 
 def point_latest(folder: Path) -> None:
-    """Replace `latest` next to the folder with a link to it, or with a file that holds its name.
+    """Point `latest`, next to the folder, to the folder: a link, or a file with its name.
 
     The replacement is atomic. If neither can be written, for instance because a folder has that
     name, `latest` stays as it is; the round is saved all the same.
@@ -118,7 +118,7 @@ def _name(file: Path, name: str) -> None:
 
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
-    """Context with a folder to write to, whose contents replace `folder` if the block succeeds."""
+    """Context with a temporary folder, which replaces `folder` if the block succeeds."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:

@@ -1,4 +1,4 @@
-"""Parts of the report of an open list: sentence, chart and table of frequent texts. Pure."""
+"""Report parts for an open list: sentence, chart and table of frequent texts. Pure."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def in_a_sentence(report: RoundReport) -> str:
 
 
 def remarks(report: RoundReport) -> Iterator[str]:
-    """Remarks on what is listed, as plain text."""
+    """Remarks on the listed texts, as plain text."""
     if report.open_list is not None:
         yield from open_lists.remarks(report.open_list)
 
 
 def chart_and_table(report: RoundReport, legend: str) -> Iterator[str]:
-    """The listed texts as bars and as a table; nothing without any."""
+    """The listed texts as bars and as a table; nothing if none is listed."""
     answer = report.open_list
     if answer is None or not answer.texts:
         return
@@ -74,6 +74,6 @@ def _chart(answer: OpenListAnswer) -> str:
 
 
 def _truths(answer: OpenListAnswer) -> list[float] | None:
-    """True numbers of the listed texts; None outside of a simulation."""
+    """True counts of the listed texts, in a simulation; otherwise None."""
     truths = [float(text.true) for text in answer.texts if text.true is not None]
     return truths if len(truths) == len(answer.texts) else None

@@ -23,7 +23,7 @@ _UP: Final = Context(prec=3, rounding=ROUND_CEILING)
 
 
 def question(report: RoundReport) -> str:
-    """The question and the possible values: in the operator's words, if the certificate has any."""
+    """The question and its possible values, in the words of the certificate if it has any."""
     words = report.final.question_wording
     if words is not None:
         possible = "; ".join(
@@ -77,7 +77,7 @@ def promise_without_nodes(final: Certificate) -> str:
 
 
 def honest(final: Certificate) -> tuple[str, ...]:
-    """The trust assumptions of `promise`, one line each."""
+    """The trust assumptions of `promise`, one per line."""
     route = ", ".join(final.route)
     others = f"or be fabricated by {final.route[0]}, which accepts submissions"
     if final.verified:
@@ -104,7 +104,7 @@ def honest(final: Certificate) -> tuple[str, ...]:
 
 
 def noise_of_nodes(report: RoundReport) -> tuple[str, ...]:
-    """State the nodes' noise, and how a corrupt node can bias the answer; () if there is none."""
+    """Describe the nodes' noise, and how a corrupt node can bias the answer; () without noise."""
     mechanism = report.final.mechanism
     dummies = mechanism.dummies_per_node
     if not dummies:
@@ -127,7 +127,7 @@ def noise_of_nodes(report: RoundReport) -> tuple[str, ...]:
 
 
 def liars(report: RoundReport) -> tuple[str, ...]:
-    """State how far devices that send false messages can move the answer."""
+    """Describe how far devices that send false messages can move the answer."""
     shift = report.largest_shift(1)
     if shift is None:
         return ()
@@ -183,7 +183,7 @@ def _likelihood(epsilon: float, final: Certificate, outcome: str) -> str:
 
 
 def factor(epsilon: float) -> str:
-    """exp(ε) rounded up to three digits; beyond a million, as a power."""
+    """Format exp(ε), rounded up to three digits; beyond a million, as a power of e."""
     if epsilon > math.log(LARGEST_FACTOR):
         return f"e^{_UP.create_decimal(Decimal(epsilon)):f}"
     # exp may err in the last digit: one more above, and no factor is too small.
