@@ -1,4 +1,4 @@
-"""Which steps of a lab a change of the solution can affect.
+"""Determines which steps of a lab a change of the solution can affect.
 
 A check calls only the functions that the handout describes under its step. So a change affects the
 steps whose sections mention a function that differs, or one that uses such a function.
@@ -13,7 +13,7 @@ from shuffledp_labs.lab import Lab
 
 
 def affected_steps(lab: Lab, before: str, after: str) -> frozenset[str]:
-    """Letters of the steps that can tell two programs apart; all if top-level code differs."""
+    """Letters of the steps that can tell the two programs apart; all if top-level code differs."""
     old = _definitions(before)
     new = _definitions(after)
     if old[""] != new[""]:
@@ -42,7 +42,7 @@ def _uses(text: str, names: set[str]) -> bool:
 
 
 def _sections(lab: Lab) -> dict[str, str]:
-    """The sections of the handout by the letters of their steps."""
+    """The sections of the handout, by the letters of their steps."""
     handout = lab.file("handout.md").read_text(encoding="utf-8")
     parts = re.split(r"^## ", handout, flags=re.MULTILINE)
     sections = {}

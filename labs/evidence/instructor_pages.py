@@ -25,7 +25,7 @@ REASONS: Final = Path(__file__).with_name("reasons.toml")
 
 
 def write_pages() -> list[Path]:
-    """Write all pages; returns those that have changed."""
+    """Write all pages; return those whose text has changed."""
     changed = []
     for file, text in pages():
         if not file.exists() or file.read_text(encoding="utf-8") != text:
@@ -35,7 +35,7 @@ def write_pages() -> list[Path]:
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Every generated page with its text."""
+    """Path and text of every page that has a generated part."""
     for lab in all_labs():
         folder = LABS / "src" / lab.folder.replace(".", "/")
         file = folder / "instructor.md"

@@ -1,4 +1,4 @@
-"""Mutation testing of the labs' reference solutions: which single changes no check notices.
+"""Mutation testing of the labs' solutions: finds single changes that no check notices.
 
 `python labs/evidence/mutation.py 5 --changes 40` tries 40 changes of lab 5's solution, drawn by a
 seeded generator, or all if there are fewer, and keeps the outcome in `mutation.json`. A change is
@@ -67,7 +67,7 @@ _DELETED: Final = (ast.Assign, ast.AugAssign, ast.Expr, ast.Raise, ast.Continue,
 
 @dataclass(frozen=True)
 class Change:
-    """One changed place of a solution.
+    """A solution with a single change.
 
     Attributes:
         function: the top-level function or class that contains it.
@@ -167,7 +167,7 @@ def _replace(tree: ast.AST, target: ast.AST, new: ast.AST) -> None:
 
 
 class Tester:
-    """Runs the checks of one lab on changed solutions until one of them fails.
+    """Runs a lab's checks on a changed solution until one of them fails.
 
     The check that noticed the last change of a function runs first for the next one.
     """
@@ -196,7 +196,7 @@ class Tester:
         return None
 
     def _seconds(self, check: Check) -> float:
-        """Time of a check with the solution itself.
+        """Seconds that a check takes with the unchanged solution.
 
         Raises:
             ValueError: the solution fails the check.
@@ -220,7 +220,7 @@ def _run_alone(lab: Lab, check: Check, work: Path) -> Any:
 
 
 def test_survivors(number: int, outcome: dict[str, Any]) -> dict[str, Any]:
-    """Test the surviving changes again; returns the new outcome.
+    """Test the changes that survived before again; return the new outcome.
 
     Raises:
         ValueError: the solution is not the one that was tested.
@@ -235,7 +235,7 @@ def test_survivors(number: int, outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_solution(number: int, most: int, seed: int) -> dict[str, Any]:
-    """Try the changes of one solution; the outcome as `mutation.json` keeps it."""
+    """Test changes of one solution; return the outcome in the form of `mutation.json`."""
     source = solution(f"{number:02}").read_text(encoding="utf-8")
     changes = list(changes_of(source))
     chosen = changes
@@ -253,7 +253,7 @@ def test_solution(number: int, most: int, seed: int) -> dict[str, Any]:
 
 
 def try_changes(number: int, changes: Sequence[Change]) -> tuple[Counter[str], list[str]]:
-    """The number of changes that each check notices, and the names of those that survive."""
+    """Number of changes that each check notices, and keys of the changes that survive."""
     tester = Tester(number)
     noticed = Counter[str]()
     survivors = []
@@ -268,7 +268,7 @@ def try_changes(number: int, changes: Sequence[Change]) -> tuple[Counter[str], l
 
 
 def main() -> None:
-    """Test the solutions of the labs that are named, and keep the outcomes."""
+    """Test the solutions of the named labs, and store the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("labs", type=int, nargs="+", help="Numbers of labs.")
     parser.add_argument("--changes", type=int, default=10**6, help="Most changes a lab.")

@@ -13,7 +13,7 @@ LABS: Final = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Wrong:
-    """A program that is wrong in one way.
+    """A program with one deliberate fault.
 
     Attributes:
         lab: its number in two digits.

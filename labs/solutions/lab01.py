@@ -20,7 +20,7 @@ def randomise(spec: dict[str, Any], value: int, coins: Any) -> int:
 
 
 def chance_of_one(spec: dict[str, Any]) -> Fraction:
-    """Probability that a person is counted as a one by noise alone, for k-RR under any symbol."""
+    """Probability that noise alone counts a person as a one, for k-RR under any symbol."""
     return Fraction(spec["blanket"]) / (spec["symbols"] if spec["mechanism"] == "krr" else 2)
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 
 def infer_answers(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> dict[str, int]:
-    """Step B and E."""
+    """Compute every client's answer from lengths; nothing if all lengths are equal."""
     record = wire["symbol"] + wire["tag"] + (wire["hops"] - 1) * wire["layer"]
     longest: dict[str, int] = {}
     for client, size in flows:
@@ -21,14 +21,14 @@ def infer_answers(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> d
 
 
 def encode(answer: int, messages: int, random: Callable[[int], bytes]) -> list[bytes]:
-    """Step C."""
+    """The user's ones and zeros as messages, each with a fresh tag of 16 bytes."""
     if not 0 <= answer <= messages:
         raise ValueError(f"an answer is from 0 to {messages}")
     return [(b"\x01" if index < answer else b"\x00") + random(16) for index in range(messages)]
 
 
 def decode(board: tuple[bytes, ...]) -> int:
-    """Step C."""
+    """Check the form of every message, and add up their bits."""
     if any(len(message) != 17 or message[0] > 1 for message in board):
         raise ValueError("a message is a bit and a tag of 16 bytes")
     return sum(message[0] for message in board)
@@ -37,7 +37,7 @@ def decode(board: tuple[bytes, ...]) -> int:
 def far_user(
     board: tuple[int, ...] | bytes, public: dict[str, int | str | Fraction]
 ) -> bool | None:
-    """Step D."""
+    """Compare the board with half of `far`; None if noise can move it that far."""
     users = int(public["users"])
     far = int(public["far"])
     rate = float(public["rate"])

@@ -12,7 +12,7 @@ OVERHEAD = 32 + 16
 
 
 def peel(key: bytes, layer: bytes) -> bytes:
-    """Opens a sealed box from its parts: X25519, a derived nonce, XSalsa20-Poly1305."""
+    """Open a sealed box from its parts: X25519, a derived nonce, XSalsa20-Poly1305."""
     if len(layer) < OVERHEAD:
         raise ValueError("shorter than an empty box")
     ephemeral, box = layer[:32], layer[32:]
@@ -25,7 +25,7 @@ def peel(key: bytes, layer: bytes) -> bytes:
 
 
 def mix(key: bytes, records: list[bytes], coins: Any) -> list[bytes]:
-    """Each onion once, those that open, in a uniform order."""
+    """Open each different onion once, drop those that fail, and permute the rest uniformly."""
     out = []
     for record in dict.fromkeys(records):
         try:

@@ -16,7 +16,7 @@ def digest(message: bytes) -> bytes:
 
 
 def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
-    """Follows digests from node 1 to the board.
+    """Follow digests from node 1 to the board.
 
     Where a node is missing no digest is found again.
     """
@@ -39,7 +39,7 @@ def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
 
 
 def who_slept(logs: dict[int, Any], board: list[bytes], trails: list[list[bytes]]) -> int:
-    """The node in front of and behind which all own messages stand at the same places."""
+    """The node whose input and output have all own messages at the same positions; 0 for none."""
     shown = {digest(message): index for index, message in enumerate(board)}
     last = len(trails[0])
     for position in range(2, last + 1):
@@ -57,7 +57,7 @@ def who_slept(logs: dict[int, Any], board: list[bytes], trails: list[list[bytes]
 
 
 def likelihood(answer: int, value: int, spec: dict[str, Any]) -> Fraction:
-    """P(answer | value)."""
+    """P(answer | value), by the mechanism in `spec`."""
     if spec["mechanism"] == "krr-histogram":
         return Fraction(
             spec["blanket"] / spec["symbols"] + (1 - spec["blanket"]) * (answer == value)
@@ -76,7 +76,7 @@ def likelihood(answer: int, value: int, spec: dict[str, Any]) -> Fraction:
 
 
 def guess(answers: list[int | None], prior: list[Fraction], spec: dict[str, Any]) -> list[int]:
-    """The largest posterior; without an answer, the most frequent value."""
+    """The value with the largest posterior; without an answer, the most frequent value."""
     values = range(len(prior))
     guesses = []
     for answer in answers:

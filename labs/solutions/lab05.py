@@ -11,7 +11,7 @@ from typing import Any
 
 
 def guess(days: tuple[tuple[int, Fraction], ...]) -> int:
-    """The likelier value: an answer counts by its odds."""
+    """The likelier value: every answer counts with its odds."""
     odds = prod(
         (truth / (1 - truth) if answer else (1 - truth) / truth for answer, truth in days),
         start=Fraction(1),
@@ -20,7 +20,7 @@ def guess(days: tuple[tuple[int, Fraction], ...]) -> int:
 
 
 def answer(file: str, question: str, value: int, truth: Fraction, coins: Any) -> int:
-    """One answer for each question and each value that it ever had, drawn once and kept."""
+    """One memoised answer for each question and each value held, drawn at first use."""
     stored = Path(file)
     memoised: dict[str, int] = (
         json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
@@ -33,21 +33,21 @@ def answer(file: str, question: str, value: int, truth: Fraction, coins: Any) ->
 
 
 def keep(bits: tuple[int, ...], fake: Fraction, coins: Any) -> tuple[int, ...]:
-    """A fair coin with probability `fake`, else the bit."""
+    """Replace each bit by a fair coin with probability `fake`."""
     return tuple(coins.below(2) if coins.flip(fake) else bit for bit in bits)
 
 
 def report(
     memoised: tuple[int, ...], when_zero: Fraction, when_one: Fraction, coins: Any
 ) -> tuple[int, ...]:
-    """A coin for each bit, whose chance the kept bit chooses."""
+    """One coin for each bit, with a probability that depends on the memoised bit."""
     return tuple(int(coins.flip(when_one if bit else when_zero)) for bit in memoised)
 
 
 def odds(
     hashes: int, fake: Fraction, when_zero: Fraction, when_one: Fraction
 ) -> tuple[Fraction, Fraction]:
-    """Both reports that tell most: all own bits 1, all bits of the other value 0."""
+    """e^ε from the most revealing report: own bits all 1, bits of the other value all 0."""
 
     def ratio(low: Fraction, high: Fraction) -> Fraction:
         return (high * (1 - low) / (low * (1 - high))) ** hashes
@@ -65,7 +65,7 @@ def campaign(
     reserve: Callable[[str], tuple[str, bytes]],
     ask: Callable[[str, bytes], None],
 ) -> int:
-    """Asks for each day under one id until there is an answer, and stops at the first refusal."""
+    """Ask each day under one id until there is an answer; stop at the first refusal."""
     for day in range(days):
         kind, certificate = reserve(f"day {day}")
         while kind == "no answer":

@@ -10,14 +10,14 @@ from typing import Any
 
 
 def submissions(plan: dict[str, Any]) -> tuple[int, ...]:
-    """Anything that is known: zeros."""
+    """Zeros for all accounts, so that these messages on the board are known."""
     return (0,) * int(plan["accounts"])
 
 
 def guess(plan: dict[str, Any], board: tuple[int, ...], mine: tuple[int, ...]) -> int:
-    """Each message that is left is the victim's with the same probability.
+    """The value with the largest posterior: each other message is the victim's with equal chance.
 
-    Each says what it says of its sender.
+    Each message counts with the posterior of its sender.
     """
     symbols, p, prior = plan["symbols"], plan["p"], plan["prior"]
     q = (1 - p) / (symbols - 1)
@@ -35,7 +35,7 @@ def guess(plan: dict[str, Any], board: tuple[int, ...], mine: tuple[int, ...]) -
 
 
 def most_colluding(certified: Callable[[int], float], users: int, epsilon: float) -> int | None:
-    """Fewer honest users never have a smaller certificate: bisection."""
+    """Bisection: with fewer honest users the certified ε never gets smaller."""
     if certified(users) > epsilon:
         return None
     good, bad = 0, users
@@ -49,7 +49,7 @@ def most_colluding(certified: Callable[[int], float], users: int, epsilon: float
 
 
 def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
-    """Everything within the limits; no number is no bound."""
+    """Accept if everything is within the limits; a missing number is no bound."""
     margin = manifest["users"] - manifest["honest"]
     epsilon, local = (
         math.inf if manifest[name] is None else manifest[name]
@@ -67,12 +67,12 @@ def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
 
 
 def noise_plan(expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
-    """Plan for the reports that certainly arrive; the noise is shared among the honest ones."""
+    """Plan for the reports that surely arrive, with noise shared among the honest ones."""
     return math.floor(expected * stays), colluding
 
 
 def crowd(situation: dict[str, Any]) -> int:
-    """A corrupt node 1 keeps out all whom the round does not need.
+    """Least crowd: a corrupt node 1 keeps out everyone whom the round does not need.
 
     Verified, all it can bring are enrolled accounts.
     """

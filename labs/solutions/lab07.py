@@ -14,7 +14,7 @@ from nacl.signing import VerifyKey
 
 
 def made_up(pool: dict[str, Any]) -> bytes:
-    """A record with the wanted symbol and a fresh tag, sealed for the nodes behind."""
+    """A record with the wanted symbol and a fresh tag, sealed for the later nodes."""
     record: bytes = pool["symbol"].to_bytes(pool["symbol_bytes"], "big") + os.urandom(
         pool["tag_bytes"]
     )
@@ -24,7 +24,7 @@ def made_up(pool: dict[str, Any]) -> bytes:
 
 
 def tamper(pool: dict[str, Any]) -> list[bytes]:
-    """Step B."""
+    """Replace randomly chosen records of the batch by made-up ones."""
     records = list(pool["records"])
     for index in random.sample(range(len(records)), pool["wanted"]):
         records[index] = made_up(pool)
@@ -34,7 +34,7 @@ def tamper(pool: dict[str, Any]) -> list[bytes]:
 def check_board(
     receipts: dict[str, str], board: bytes, mine: dict[str, tuple[bytes, tuple[bytes, ...]]]
 ) -> dict[str, dict[int, str]]:
-    """Step C."""
+    """Look up every promised message by its tag, and complain unless it is there exactly once."""
     width = len(next(iter(mine.values()))[1][0])
     rows: dict[bytes, list[bytes]] = {}
     for start in range(0, len(board), width):
@@ -69,7 +69,7 @@ def said_by(document: str | None, label: str, signer: str, key: bytes) -> dict[s
 
 
 def evidence(stored: dict[str, Any], board: bytes) -> dict[str, Any] | None:
-    """Step D."""
+    """Bundle of signed documents if a message with a receipt is missing on the signed board."""
     receipt = said_by(stored["receipt"], "receipt", stored["entry"], stored["entry_key"])
     result = said_by(stored["result"], "result", "analyst", stored["analyst_key"])
     if (
@@ -91,7 +91,7 @@ def evidence(stored: dict[str, Any], board: bytes) -> dict[str, Any] | None:
 
 
 def verdict(seen: dict[str, Any]) -> int | None:
-    """Step E: the first who signed what cannot be true; unsigned data identifies no node."""
+    """The first party that signed a contradiction; 0 if only unsigned data is wrong; else None."""
     claims, headers = seen["claims"], seen["headers"]
     if not seen["signed"](0):
         return 0
@@ -115,7 +115,7 @@ def verdict(seen: dict[str, Any]) -> int | None:
 
 
 def of_batch(seen: dict[str, Any], expected: bytes) -> int | None:
-    """The verdict on the batch itself, whose keys should add up to what its node signed."""
+    """Verdict on the batch itself: its keys should add up to the sum that the node signed."""
     batch, headers = seen["records"], seen["headers"]
     if seen["root"](batch) != headers[-1]["root"]:
         return 0
@@ -126,7 +126,7 @@ def of_batch(seen: dict[str, Any], expected: bytes) -> int | None:
 
 
 def has_second_spelling(keys: list[bytes]) -> bool:
-    """Return True if a key is not in its only valid spelling.
+    """Return True if a key is not in canonical encoding.
 
     Compared as bytes it would pass for another key.
     """

@@ -1,4 +1,4 @@
-"""Reference solution of lab 8, in whole numbers, with datasets that share their beginnings."""
+"""Reference solution of lab 8, in whole numbers; datasets share the work on common prefixes."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -12,7 +12,7 @@ Cell: TypeAlias = tuple[int, int, Fraction, Fraction]
 
 @cache
 def law(symbols: int, true: int, false: int, values: tuple[int, ...]) -> dict[Histogram, int]:
-    """Weights of all histograms: `true` for the own symbol, `false` for each other one."""
+    """Weights of all histograms: `true` for a user's own symbol, `false` for each other symbol."""
     if not values:
         return {(0,) * symbols: 1}
     result: dict[Histogram, int] = {}
@@ -28,7 +28,7 @@ def law(symbols: int, true: int, false: int, values: tuple[int, ...]) -> dict[Hi
 def pair(
     symbols: int, p: Fraction, others: tuple[int, ...]
 ) -> tuple[dict[Histogram, int], dict[Histogram, int], int]:
-    """Weights on both datasets, and what to divide them by."""
+    """Weights of the histograms on both datasets, and the common divisor."""
     odds = p * (symbols - 1) / (1 - p)
     true, false = odds.numerator, odds.denominator
     first = law(symbols, true, false, (*others, 0))
@@ -48,7 +48,7 @@ def delta(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, ...]) 
 def worst(
     users: int, symbols: int, p: Fraction, growth: Fraction
 ) -> tuple[Fraction, tuple[int, ...]]:
-    """Every dataset of the others; the order of users does not matter to a histogram."""
+    """The largest δ over the other users' datasets; histograms ignore the order of users."""
     choices = combinations_with_replacement(range(symbols), users - 1)
     return max((delta(symbols, p, growth, others), others) for others in choices)
 
@@ -56,7 +56,7 @@ def worst(
 def refute(
     statement: Callable[[int, int, Fraction, Fraction], Fraction], cells: Sequence[Cell]
 ) -> tuple[Cell, tuple[int, ...], tuple[int, ...], tuple[Histogram, ...]] | None:
-    """The first cell whose worst dataset goes beyond what is promised."""
+    """A witness from the first cell in which the worst dataset exceeds the promised δ."""
     for cell in cells:
         users, symbols, p, growth = cell
         most, others = worst(users, symbols, p, growth)

@@ -25,7 +25,7 @@ def at_least(successes: int, trials: int, p: float) -> float:
 
 
 def lower(successes: int, trials: int, side: float) -> float:
-    """The largest p under which `successes` or more have at most the probability `side`."""
+    """The largest p at which `successes` or more have a probability of at most `side`."""
     if successes == 0:
         return 0.0
     low, high = 0.0, 1.0
@@ -39,7 +39,7 @@ def lower(successes: int, trials: int, side: float) -> float:
 
 
 def interval(successes: int, trials: int, confidence: float) -> tuple[float, float]:
-    """The interval of Clopper and Pearson; each end errs with at most (1 - confidence) / 2."""
+    """Clopper-Pearson interval; each end errs with probability at most (1 - confidence) / 2."""
     side = (1 - confidence) / 2
     return lower(successes, trials, side), 1.0 - lower(trials - successes, trials, side)
 
@@ -52,7 +52,7 @@ def count_outcomes(sample: NDArray[Any], outcomes: int) -> NDArray[Any]:
 def choose(
     likely: NDArray[Any], other: NDArray[Any], delta: float, confidence: float
 ) -> tuple[float, NDArray[Any]]:
-    """Return the best likelihood-ratio event of this direction and its score.
+    """The best likelihood-ratio event in this direction, and its score.
 
     The score depends on the confidence.
     """
@@ -71,7 +71,7 @@ def choose(
 
 
 def audit(first: Sequence[int], second: Sequence[int], delta: float, confidence: float) -> float:
-    """The second half measures what the first half chose."""
+    """Choose the event on the first half of the trials, and measure it on the second half."""
     first_outcomes = np.asarray(first)
     second_outcomes = np.asarray(second)
     outcomes = int(max(first_outcomes.max(), second_outcomes.max())) + 1
@@ -95,7 +95,7 @@ def liars(
     trials: int,
     confidence: float,
 ) -> tuple[str, ...]:
-    """A client lies if even the lower bound is above what it says."""
+    """Names of the clients whose claimed ε is below the lower bound of their audit."""
     named = []
     for name, (value, changed, epsilon, delta) in claims.items():
         if audit(ask(name, value, trials), ask(name, changed, trials), delta, confidence) > epsilon:

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def compose(rounds: tuple[float, ...], delta: float) -> float:
-    """The smaller of the sum and of the mean loss with Hoeffding's tail."""
+    """The smaller of two bounds: the sum of the ε, and the mean loss with Hoeffding's tail."""
     total = math.fsum(rounds)
     if delta <= 0:
         return total
@@ -20,10 +20,10 @@ def compose(rounds: tuple[float, ...], delta: float) -> float:
 
 
 class BudgetLedger:
-    """A budget in SQLite; every change holds the file's lock from its first look to its commit."""
+    """A ledger in SQLite; every change holds the file's lock from first read to commit."""
 
     def __init__(self, file: str, budget: int) -> None:
-        """Opens the ledger, or makes it."""
+        """Open the ledger's file, or create it."""
         self._file = file
         self._budget = budget
         with closing(self._open()) as database:
@@ -33,7 +33,7 @@ class BudgetLedger:
             )
 
     def reserve(self, round_id: str, cost: int, sign: Callable[[int], bytes]) -> bytes:
-        """Signs while the lock is held, and stores charge and certificate in one transaction."""
+        """Sign while the lock is held; store charge and certificate in one transaction."""
 
         def change(database: sqlite3.Connection) -> bytes:
             row = database.execute(
@@ -56,15 +56,15 @@ class BudgetLedger:
         return certificate
 
     def settle(self, round_id: str) -> None:
-        """The charge stays."""
+        """Make the round's charge permanent."""
         self._run_change(lambda database: _end(database, round_id, "settled"))
 
     def release(self, round_id: str) -> None:
-        """The charge is given back."""
+        """Give the round's charge back."""
         self._run_change(lambda database: _end(database, round_id, "released"))
 
     def total_spent(self) -> int:
-        """Total cost of the rounds that count."""
+        """Total cost of the reserved and settled rounds."""
         with closing(self._open()) as database:
             return _sum_spent(database)
 
@@ -107,7 +107,7 @@ def judge(
     release: Callable[[str], tuple[str, Any]],
     spent: Callable[[], float],
 ) -> str:
-    """One experiment for each fault, in an order in which none spoils the next."""
+    """Run one experiment for each fault, in an order in which none disturbs the next."""
     first = reserve("settled")
     before = spent()
     if reserve("settled") != first or spent() > before:

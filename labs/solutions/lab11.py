@@ -9,7 +9,7 @@ from typing import Any
 
 
 def suspects(rounds: tuple[dict[str, Any], ...], symbol: int, senders: int) -> list[str]:
-    """The users who are in every set that explains the counts."""
+    """The users who are in every set of senders that explains the counts."""
     users = sorted({user for seen in rounds for user in seen["present"]})
     sets = [
         chosen
@@ -23,7 +23,7 @@ def suspects(rounds: tuple[dict[str, Any], ...], symbol: int, senders: int) -> l
 
 
 def multinomial(board: list[int], law: tuple[Fraction, ...]) -> Fraction:
-    """Probability of a board of independent messages."""
+    """Probability of a board of independent messages with the same law."""
     orders = factorial(sum(board)) // prod(factorial(count) for count in board)
     return orders * prod((q**count for q, count in zip(law, board, strict=True)), start=Fraction(1))
 
@@ -31,7 +31,7 @@ def multinomial(board: list[int], law: tuple[Fraction, ...]) -> Fraction:
 def chance(
     seen: dict[str, Any], victim: str, law: tuple[Fraction, ...], message: list[Fraction]
 ) -> Fraction:
-    """Probability of a round's board, given the crowd's law and that of the victim's message."""
+    """Probability of a round's board, from the crowd's law and the law of the victim's message."""
     board = list(seen["board"])
     if victim not in seen["present"]:
         return multinomial(board, law)
@@ -45,7 +45,7 @@ def chance(
 
 
 def guess(rounds: tuple[dict[str, Any], ...], victim: str, knowledge: dict[str, Any]) -> int:
-    """The value with the largest posterior; all laws of the crowd are equally likely."""
+    """The value with the largest posterior, if all laws of the crowd are equally likely."""
     prior, truth = knowledge["prior"], knowledge["truth"]
     values = range(len(prior))
     scores = []
@@ -63,7 +63,7 @@ def guess(rounds: tuple[dict[str, Any], ...], victim: str, knowledge: dict[str, 
 
 
 def answer(spec: dict[str, Any], value: int | None, coins: Any) -> int:
-    """k-RR over the values and "nothing"."""
+    """k-RR over the values and "nothing", the symbol of a device without a value."""
     nothing = int(spec["symbols"])
     if value is not None and not 0 <= value < nothing:
         raise ValueError(f"{value} is not a value from 0 to {nothing - 1}")
@@ -75,7 +75,7 @@ def answer(spec: dict[str, Any], value: int | None, coins: Any) -> int:
 
 
 def estimate(board: tuple[int, ...], spec: dict[str, Any]) -> list[Fraction]:
-    """Subtract what users with another symbol contribute on average, and scale."""
+    """Subtract the expected count from users with other symbols, and rescale."""
     symbols, odds = spec["symbols"], spec["odds"]
     low = 1 / (odds + symbols)
     high = odds * low
@@ -90,7 +90,7 @@ def variance(symbols: int, odds: Fraction, holders: int, others: int) -> Fractio
 
 
 def price(spec: dict[str, Any], counts: tuple[int, ...], silent: int) -> tuple[Fraction, Fraction]:
-    """More messages, and one symbol more."""
+    """Factors by which cover multiplies the messages and the variance."""
     symbols, odds, users = spec["symbols"], spec["odds"], sum(counts)
     holders, others = counts[0], users - counts[0]
     with_cover = variance(symbols + 1, odds, holders, others + silent)

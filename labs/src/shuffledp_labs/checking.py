@@ -26,24 +26,24 @@ MAX_MESSAGE: Final = 2000
 
 
 class Watcher:
-    """Observer of checks as they run; this base class does nothing."""
+    """Observer of running checks; this base class does nothing."""
 
     def starts(self, check: Check) -> None:
-        """A check begins."""
+        """Called when a check begins."""
 
     def progress(self, text: str) -> None:
-        """One line of what it does."""
+        """Called with a line about the progress of the running check."""
 
     def ends(self, check: Check, result: CheckResult, printed: str) -> None:
-        """A check has ended; `printed` is the end of the program's output."""
+        """Called when a check has ended; `printed` is the end of the program's output."""
 
     def writes(self, result: LabResult) -> None:
-        """All results so far, after every check."""
+        """Called after every check with all results so far."""
 
 
 @dataclass(frozen=True)
 class LabRun:
-    """Which checks of a lab are run, on which instance.
+    """A lab's instance, and which of its checks to run.
 
     Attributes:
         lab: the lab.
@@ -70,7 +70,7 @@ def select_by_step(step: str | None, *, system: bool) -> Callable[[Check], bool]
 
 
 def run_checks(run: LabRun, watcher: Watcher) -> LabResult:
-    """The results of all checks.
+    """Run the selected checks; return the results of all checks.
 
     Raises:
         LabUsageError: the student's file cannot be read, or there is no such step.
@@ -108,7 +108,7 @@ def _digest(work: Path) -> str:
 
 
 def names_to_run(run: LabRun) -> set[str]:
-    """Names of the selected checks and of all checks that they need.
+    """Names of the selected checks and of their prerequisites.
 
     Raises:
         LabUsageError: there is no such step.
@@ -128,7 +128,7 @@ def names_to_run(run: LabRun) -> set[str]:
 def _check_result(
     run: LabRun, check: Check, names: set[str], before: list[CheckResult], watcher: Watcher
 ) -> tuple[CheckResult, str]:
-    """The result of one check, and the sandbox."""
+    """The result of one check, and the name of the sandbox."""
     if check.name not in names:
         return CheckResult(check.name, 0, check.points, "left-out", "not asked for", 0.0), ""
     passed = {done_before.name for done_before in before if done_before.outcome == "passed"}
@@ -148,7 +148,7 @@ def _check_result(
 
 
 def _attempt(run: LabRun, check: Check, watcher: Watcher) -> tuple[Outcome, str, str, str]:
-    """Runs a check in a folder of its own: outcome, message, what was printed, sandbox."""
+    """Run a check in its own folder: outcome, message, printed output, sandbox."""
     with scratch_folder() as scratch:
         with StudentProgram(run.work, scratch, until=time.monotonic() + check.seconds) as program:
             attempt = CheckAttempt(
@@ -160,7 +160,7 @@ def _attempt(run: LabRun, check: Check, watcher: Watcher) -> tuple[Outcome, str,
 
 @contextmanager
 def _processor_time(seconds: float) -> Iterator[None]:
-    """Limit the processor time that a check spends on what a program returned.
+    """Context that limits the processor time spent on a value that a program returned.
 
     Works in the main thread of this process only.
 

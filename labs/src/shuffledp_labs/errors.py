@@ -18,9 +18,10 @@ class LabUsageError(LabError):
 
 
 class CheckFailure(LabError):  # noqa: N818 - the outcome of a check, not a fault of this program
-    """A property does not hold.
+    """The student's program lacks the property that a check tests.
 
-    The message names property, instance, distance and where to read, no wanted value.
+    The message names the property, the instance, the distance and what to read, but never the
+    expected value.
     """
 
 
@@ -32,7 +33,7 @@ class StudentFault(LabError):  # noqa: N818
 
 
 class NotWritten(StudentFault):
-    """The function is still the stub, or is not there."""
+    """The student's function is still the stub, or is missing."""
 
 
 _REFUSED_BY_THE_BOX: Final = {"PermissionError", "OSError", "URLError", "gaierror"}
@@ -40,7 +41,7 @@ _BOXED: Final = "a checked program has no network, and of files its own folder a
 
 
 class StudentException(StudentFault):
-    """The student's function raised.
+    """The student's function raised an exception.
 
     Attributes:
         kind: the name of the exception's class, such as "ValueError".
@@ -55,7 +56,7 @@ class StudentException(StudentFault):
 
 
 class StudentTimeout(StudentFault):
-    """The student's function did not end in time."""
+    """The student's function did not end within its time limit."""
 
 
 class StudentCrash(StudentFault):
@@ -67,14 +68,14 @@ class BadAnswer(StudentFault):
 
 
 class RandomnessElsewhere(StudentFault):
-    """The same coins led to another answer.
+    """The same coins led to different answers: the program uses other randomness.
 
     The program has randomness of its own, or remembers earlier calls.
     """
 
 
 class TooWide(StudentFault):
-    """A draw from too many values to enumerate its branches, usually a converted float."""
+    """A draw with too many outcomes to enumerate, usually from a converted float."""
 
 
 class TooLarge(StudentFault):

@@ -1,4 +1,4 @@
-"""The labs, each imported when it is asked for."""
+"""The installed labs; each is imported at its first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fresh instances: all draws of a check follow from a key, the lab, the student and a nonce.
+"""Fresh instances of checks, whose draws follow from a key, the lab, the student and a nonce.
 
 The key is the course's, or drawn for practice. The nonce comes from the operating system and is
 stored in the result, so the holder of the key can draw the same instance again. No one else can
@@ -91,11 +91,11 @@ class Draws:
 
 
 def instance(key: bytes, lab: int, student: str, nonce: bytes) -> Draws:
-    """The draws of one run of a lab's checks."""
+    """The draws for one run of a lab's checks."""
     identity = ("shuffledp lab instance 1", str(lab), student.encode().hex(), nonce.hex())
     return Draws(hmac.digest(key, "\0".join(identity).encode(), "sha256"))
 
 
 def fresh_nonce() -> bytes:
-    """A nonce of the operating system's."""
+    """A random nonce from the operating system."""
     return os.urandom(NONCE_BYTES)

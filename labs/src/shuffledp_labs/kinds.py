@@ -6,7 +6,7 @@ from typing import Any
 
 
 def kind_of(value: Any) -> str:
-    """The type of a value; of a list also the types in it.
+    """The type of a value in words; for a list, also the types of its items.
 
     Lists and tuples of a student's both arrive as tuples.
     """

@@ -1,4 +1,4 @@
-"""The parts of a lab: predictions, checks with points, a show, and the student's files."""
+"""The parts of a lab: predictions, checks with points, a picture, and the student's files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXPLANATION_POINTS: Final = 10
 
 @dataclass(frozen=True)
 class LazyFunction:
-    """A function of a lab's package that is imported when it is called.
+    """A function of a lab's package, imported when it is first called.
 
     So `lab list` does not wait for numpy and gRPC.
 
@@ -55,7 +55,7 @@ class LazyFunction:
 
 @dataclass(frozen=True)
 class CheckAttempt:
-    """One run of a check: the instance, the student's program and a folder.
+    """Arguments of one run of a check: the instance, the student's program and a folder.
 
     Attributes:
         draws: this check's own stream: the instance.
@@ -76,7 +76,7 @@ class CheckAttempt:
 
 @dataclass(frozen=True)
 class Check:
-    """One property that a student's program has to have.
+    """A check of one property that a student's program must have.
 
     Attributes:
         name: the step's letter, and a word: "B-law".
@@ -102,13 +102,13 @@ class Check:
 
     @property
     def step(self) -> str:
-        """The letter of its step."""
+        """Letter of the step that the check belongs to."""
         return self.name[0]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A question that is answered before the first run; any answer counts.
+    """A question to answer before the first run; any answer earns the points.
 
     Attributes:
         key: its name in predict.toml.
@@ -130,7 +130,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class ShowRun:
-    """One run of `lab run`: the instance, the student's program and folders.
+    """Arguments of one `lab run`: the instance, the student's program and folders.
 
     Attributes:
         work: the student's work.py.
@@ -151,7 +151,7 @@ class ShowRun:
 
 @dataclass(frozen=True)
 class Lab:
-    """One lab.
+    """A lab with its checks, predictions and files.
 
     Attributes:
         number: from 1.
@@ -179,7 +179,7 @@ class Lab:
     folder: str
 
     def __post_init__(self) -> None:
-        """Refuses a lab whose points or names do not agree: a slip of its author."""
+        """Refuse a lab whose points or names are inconsistent, an error of its author."""
         if sum(check.points for check in self.checks) != CHECK_POINTS:
             raise ValueError(
                 f"the checks of lab {self.number} have to give {CHECK_POINTS} points together"
@@ -193,11 +193,11 @@ class Lab:
             earlier.add(check.name)
 
     def file(self, name: str) -> Traversable:
-        """One of the lab's own files."""
+        """A file from the lab's package."""
         return files(self.folder).joinpath(name)
 
     def pictures(self) -> list[Traversable]:
-        """The pictures of the handout: files named picture.*, or picture-NAME.*."""
+        """The pictures in the handout: files named picture.*, or picture-NAME.*."""
         folder = files(self.folder).iterdir()
         pictures = [entry for entry in folder if entry.name.startswith("picture")]
         return sorted(pictures, key=lambda entry: entry.name)

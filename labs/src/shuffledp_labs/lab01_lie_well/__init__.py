@@ -1,4 +1,4 @@
-"""Lab 1, "Lie well": an exact randomiser, an unbiased estimate, and what one answer gives away."""
+"""Lab 1, "Lie well": an exact randomiser, an unbiased estimate, and what one answer reveals."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ FLOATS: Final = 1e-12
 
 
 def law_is_exact(attempt: CheckAttempt) -> str:
-    """Five specs, every value: the law in rationals."""
+    """Check the exact law of the randomiser for five specs and every value."""
     kinds = [*KINDS, attempt.draws.choice(KINDS), attempt.draws.choice(KINDS)]
     values = 0
     for spec in (draw_spec(attempt.draws, kind) for kind in attempt.draws.permute(kinds)):
@@ -125,7 +125,7 @@ def estimate_is_unbiased(attempt: CheckAttempt) -> str:
 
 
 def _datasets(draws: Draws, spec: Spec, people: int) -> list[list[int]]:
-    """One dataset without the symbol that is asked about, and random ones."""
+    """A dataset without the symbol that is asked about, and random datasets."""
     nobody = (spec["asked"] + 1) % spec["symbols"] if "asked" in spec else 0
     return [[nobody] * people, [draws.choice(domain(spec)) for _ in range(people)]]
 
@@ -200,7 +200,7 @@ def _ends(value: Any) -> tuple[float, float]:
 
 
 def guess_is_bayes(attempt: CheckAttempt) -> str:
-    """Every answer of 45 specs, under priors without ties.
+    """Check the guess for every answer of 45 specs, under priors without ties.
 
     A wrong law often names the likeliest value for every answer of one spec under one prior.
     """
@@ -254,7 +254,7 @@ def _prior(draws: Draws, spec: Spec) -> list[Fraction]:
 
 
 def round_is_published(attempt: CheckAttempt) -> str:
-    """Forty people answer by the student's function in a real round.
+    """Check a real round in which forty people answer by the student's function.
 
     Its estimate is that of the analyst.
     """

@@ -29,7 +29,7 @@ inequality.
 
 
 def plan_of(system: LocalSystem, symbols: int) -> RoundPlan:
-    """A histogram over `symbols` symbols."""
+    """Plan of a round with a histogram over `symbols` symbols."""
     return RoundPlan(
         population=system.population,
         mechanism="krr-histogram",
@@ -44,7 +44,7 @@ def plan_of(system: LocalSystem, symbols: int) -> RoundPlan:
 
 
 async def play_round(attempt: CheckAttempt) -> str:
-    """Run the round; returns a sentence about what was published."""
+    """Run the round; return a sentence about the published result."""
     symbols = attempt.draws.integer(3, 5)
     values = [attempt.draws.below(symbols) for _ in range(PEOPLE)]
     attempt.progress("starting three mix nodes, an analyst and an accountant")
@@ -80,7 +80,7 @@ def _spec(small_round: SmallRound) -> Spec:
 
 
 def answers_of(attempt: CheckAttempt, spec: Spec, values: list[int]) -> list[int]:
-    """All answers, each compared with the result of the same coins in the enumeration of the law.
+    """All users' answers, checked against the enumerated law with the same coins.
 
     Raises:
         CheckFailure: an answer is no symbol, or differs from the result of the same coins there.
@@ -111,7 +111,7 @@ def answers_of(attempt: CheckAttempt, spec: Spec, values: list[int]) -> list[int
 def _transcripts(
     attempt: CheckAttempt, spec: Spec, values: set[int]
 ) -> dict[int, dict[Transcript, int]]:
-    """For each value, the result of every sequence of coins, enumerated in another process."""
+    """For each value, the answer to every sequence of coins, enumerated in another process."""
     with (
         scratch_folder() as scratch,
         StudentProgram(attempt.file, scratch, until=attempt.program.until) as other,
@@ -122,7 +122,7 @@ def _transcripts(
 def _judge(
     attempt: CheckAttempt, spec: Spec, values: list[int], answers: list[int], result: Result
 ) -> str:
-    """The student's estimates are the analyst's, and near the truth."""
+    """Check that the student's estimates equal the analyst's and are near the truth."""
     holders, radius = Counter(values), 0.0
     estimate = result.estimate
     assert estimate is not None  # noqa: S101 - of every published round

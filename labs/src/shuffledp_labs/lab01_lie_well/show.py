@@ -23,7 +23,7 @@ WANTED, YOURS = "#8a8f98", "#e07a1f"
 
 
 def show(showing: ShowRun) -> Path:
-    """Walks the student's randomiser, plays some rounds with it, and draws both."""
+    """Enumerate the student's randomiser, play some rounds with it, and draw both."""
     showing.progress("every branch of your randomise")
     yours = [showing.program.law("randomise", SPEC, value).of for value in range(SPEC["symbols"])]
     estimates = _estimates(showing)
@@ -44,7 +44,7 @@ def show(showing: ShowRun) -> Path:
 
 
 def _laws(axes: Any, yours: list[dict[Any, Any]]) -> None:
-    """A group of bars for each value: wanted and yours."""
+    """Draw a group of bars for each value: the expected and the student's law."""
     size = SPEC["symbols"]
     for value in range(size):
         for answer in range(size):

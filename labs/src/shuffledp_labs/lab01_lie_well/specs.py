@@ -1,4 +1,4 @@
-"""The three mechanisms of the lab: their laws in rationals, from the handout's definitions.
+"""The three mechanisms of lab 1: their exact laws, from the handout's definitions.
 
 shuffledp's samplers are not used: the tests hold the two against each other.
 """
@@ -69,14 +69,14 @@ def law(spec: Spec, value: int) -> Law:
 
 
 def truth(spec: Spec, values: Sequence[int]) -> Fraction:
-    """The estimated quantity: holders of the asked symbol, the sum, or the mean."""
+    """The quantity to estimate: holders of the asked symbol, the sum, or the mean."""
     if spec["mechanism"] == "krr":
         return Fraction(sum(value == spec["asked"] for value in values))
     return Fraction(sum(values), len(values) if spec["mechanism"] == "mean" else 1)
 
 
 def hoeffding(spec: Spec, people: int) -> float:
-    """Half the width of Hoeffding's interval, of confidence .95."""
+    """Half-width of Hoeffding's interval at confidence .95."""
     coins = people * (spec["max_value"] if spec["mechanism"] == "bits" else 1)
     scale = spec["max_value"] / people if spec["mechanism"] == "mean" else 1.0
     return (

@@ -41,7 +41,7 @@ def check_read(attempt: CheckAttempt) -> str:
 
 
 def check_claims(attempt: CheckAttempt) -> str:
-    """E-claims: with equal lengths, no client's answer is claimed."""
+    """E-claims: with equal lengths, the program claims no client's answer."""
     for number, suite in enumerate(("sealed-box", "hpke", "hpke-mlkem768-x25519")):
         recording = instances.all_alike(
             attempt.draws.child(f"alike {number}"), suite, 2 + attempt.draws.below(2)
@@ -51,7 +51,7 @@ def check_claims(attempt: CheckAttempt) -> str:
 
 
 def refuse_claims(named: dict[Any, Any], title: str) -> None:
-    """Raises `CheckFailure` if anything is claimed about a recording of equal lengths."""
+    """Raise `CheckFailure` if the program claims an answer from a recording of equal lengths."""
     if named:
         raise CheckFailure(
             f"claim nothing where lengths tell nothing, {title}: {len(named)} clients were given "
@@ -103,7 +103,7 @@ def _side(size: int, limit: int) -> str:
 def encoded_by(
     attempt: CheckAttempt, answer: int, messages: int, random: Callable[[int], bytes]
 ) -> list[bytes]:
-    """The student's messages for an answer.
+    """Encode an answer with the student's function, and check the form of the messages.
 
     `CheckFailure` if they are not m messages of the right length.
     """
@@ -129,7 +129,7 @@ def encoded_by(
 
 
 def _limit_requests(random: Callable[[int], bytes]) -> Callable[..., bytes]:
-    """The random bytes for the student's code, with a limit on the number of requests."""
+    """Wrap a source of random bytes to limit the number of requests by the student's code."""
 
     def give(*arguments: Any) -> bytes:
         if (
@@ -222,7 +222,7 @@ class _Stream:
         self.used = 0
 
     def __call__(self, size: int) -> bytes:
-        """The next bytes; what goes beyond the material is zeros."""
+        """The next bytes; zeros after the end of the material."""
         piece = self._material[self.used : self.used + size]
         self.used += size
         return piece + bytes(size - len(piece))
@@ -273,7 +273,7 @@ def check_tags(attempt: CheckAttempt) -> str:
 
 
 def _independent(attempt: CheckAttempt, answer: int, messages: int, size: int, title: str) -> None:
-    """The tags of many runs: all different, and no bit of theirs is a sum of others.
+    """Check that tags of many runs differ, and no bit is the sum of other bits.
 
     Of uniform tags, two are equal with probability below 2^-106, and some sum of bits is constant
     with one below 2^-63.
@@ -317,7 +317,7 @@ def _tags(encoded: list[bytes]) -> list[bytes]:
 
 
 def check_far(attempt: CheckAttempt) -> str:
-    """D-far: the value that the one user holds, in rounds that reveal it."""
+    """D-far: in rounds that reveal the far user's value, the program finds it."""
     boards = [
         instances.telling_numbers(attempt.draws.child(f"numbers {number}")) for number in range(30)
     ]
@@ -339,7 +339,7 @@ def check_far(attempt: CheckAttempt) -> str:
 
 
 def check_silence(attempt: CheckAttempt) -> str:
-    """D-silence: None in rounds where the best rule is hardly better than a coin."""
+    """D-silence: None in rounds where the best rule hardly beats a coin toss."""
     makers = (instances.silent_bits, instances.silent_numbers, instances.silent_few_bits)
     boards = [makers[number % 3](attempt.draws.child(f"silent {number}")) for number in range(10)]
     for board in boards:
@@ -356,7 +356,7 @@ def check_silence(attempt: CheckAttempt) -> str:
 
 
 def _describe_board(board: ShuffledBoard) -> str:
-    """A round in numbers; an explanation needs one that reveals the value and one that hides it."""
+    """A round in numbers, enough to see whether it reveals the value or hides it."""
     shown, value = (
         ("largest number", max(board.board))
         if board.public["shuffled"] == "numbers"

@@ -37,7 +37,7 @@ Public: TypeAlias = dict[str, int | str | Fraction]
 
 @dataclass(frozen=True)
 class Recording:
-    """The recording of an observer between the users and node 1, and the true answers."""
+    """What an observer between users and node 1 recorded, with the true answers."""
 
     flows: tuple[tuple[str, int], ...]
     wire: dict[str, int]
@@ -46,7 +46,7 @@ class Recording:
 
     @property
     def title(self) -> str:
-        """The name of the instance in messages to students."""
+        """Name of the recording in messages to students."""
         return f"{len(self.answers)} clients, suite {self.suite}, {self.wire['hops']} nodes"
 
 
@@ -63,7 +63,7 @@ def wire_of(geometry: Geometry, connection: int, jitter: int) -> dict[str, int]:
 
 
 def longest(flows: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Bytes of each client's longest connection: the complete one, if others were cut off."""
+    """Bytes of each client's longest connection, which is the complete one."""
     sizes: dict[str, int] = {}
     for client, size in flows:
         sizes[client] = max(size, sizes.get(client, 0))
@@ -71,12 +71,12 @@ def longest(flows: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def geometry_of(suite: str, hops: int, messages: int) -> Geometry:
-    """Lengths of a round of bits."""
+    """Geometry of a round whose messages are bits."""
     return Geometry(suite=suite, hops=hops, messages_per_user=messages, symbol_bytes=SYMBOL_BYTES)
 
 
 def seal(geometry: Geometry, keys: Sequence[bytes], messages: Plain, draws: Draws) -> bytes:
-    """Envelope of these messages, possibly of none, as a client that saves traffic would send."""
+    """Envelope of these messages; without messages, as a client that saves traffic would send."""
     if not messages:
         return suite_named(geometry.suite).sealer(keys[0], binding(_ROUND, 1), draws.bytes)(b"")
     shortened = msgspec.structs.replace(geometry, messages_per_user=len(messages))
@@ -92,7 +92,7 @@ def route_keys(geometry: Geometry) -> list[bytes]:
 
 
 def only_ones(draws: Draws, suite: str, hops: int) -> Recording:
-    """Clients that send a message for each of their ones, and none for the zeros."""
+    """Recording of clients that send a message for each one, and none for zeros."""
     spec = GeoShuffle(max_value=8 + draws.below(6), epsilon_geo=Fraction(1, 2), padding=4)
     integers = RandomIntegers(draws.bytes)
     users = 30 + draws.below(11)
@@ -106,7 +106,7 @@ def only_ones(draws: Draws, suite: str, hops: int) -> Recording:
 
 
 def all_alike(draws: Draws, suite: str, hops: int) -> Recording:
-    """Clients that all send as many messages."""
+    """Recording of clients that all send the same number of messages."""
     messages = 6 + draws.below(6)
     answers = [draws.below(messages + 1) for _ in range(20 + draws.below(6))]
     return record_clients(draws, geometry_of(suite, hops, messages), answers, padded=True)
@@ -115,7 +115,7 @@ def all_alike(draws: Draws, suite: str, hops: int) -> Recording:
 def record_clients(
     draws: Draws, geometry: Geometry, answers: Sequence[int], *, padded: bool
 ) -> Recording:
-    """Record clients with these answers.
+    """Recording of clients with the given answers.
 
     The envelopes are real, some connections break off, and transport adds a little noise.
     """
@@ -140,7 +140,7 @@ def record_clients(
 
 @dataclass(frozen=True)
 class ShuffledBoard:
-    """One board of step D, and whether the one user holds the far value."""
+    """A board of step D, and whether its far user holds the far value."""
 
     board: tuple[int, ...] | bytes
     public: Public
@@ -148,7 +148,7 @@ class ShuffledBoard:
 
     @property
     def title(self) -> str:
-        """The name of the instance in messages to students."""
+        """Name of the board in messages to students."""
         public = self.public
         return (
             f"{public['users']} users, {public['shuffled']}, far value {public['far']}, rate "
@@ -164,48 +164,48 @@ PAIR_CLEAR: Final = 32
 
 
 def telling_numbers(draws: Draws) -> ShuffledBoard:
-    """Numbers, and a user so far out that the largest number reveals it."""
+    """A board of numbers with a user so far out that the largest number reveals it."""
     rate = draws.choice(_RATES)
     far = -(-CLEAR * rate.denominator // rate.numerator) + draws.below(10)
     return _numbers(draws, 100 + draws.below(100), far, rate)
 
 
 def telling_bits(draws: Draws) -> ShuffledBoard:
-    """Bits of two users: too few to hide in, although the far value is smaller than in a crowd."""
+    """A board of bits from two users, too few to hide even a fairly near value."""
     rate = draws.choice(_RATES)
     far = -(-PAIR_CLEAR * rate.denominator // rate.numerator) + draws.below(2)
     return _bits(draws, 2, far, rate)
 
 
 def telling_crowd_bits(draws: Draws) -> ShuffledBoard:
-    """Bits of a crowd, and a user who is too far out for its noise."""
+    """A board of bits from a crowd, with a user too far out for the crowd's noise."""
     rate = draws.choice(_RATES)
     users = 30 + draws.below(31)
     return _bits(draws, users, math.ceil(14 * _deviation(users, rate)), rate)
 
 
 def silent_numbers(draws: Draws) -> ShuffledBoard:
-    """Numbers, and a user who is no farther out than noise alone can move a user."""
+    """A board of numbers with a user no farther out than noise alone can reach."""
     rate = draws.choice(_RATES)
     return _numbers(draws, 200 + draws.below(100), 2 * rate.denominator // rate.numerator, rate)
 
 
 def silent_bits(draws: Draws) -> ShuffledBoard:
-    """Bits of a large crowd, whose noise hides even a far value that two users could not hide."""
+    """A board of bits from a large crowd, whose noise hides even a far value."""
     rate = draws.choice(_RATES)
     users = 1750 + draws.below(100)
     return _bits(draws, users, math.floor(0.6 * _deviation(users, rate)), rate)
 
 
 def silent_few_bits(draws: Draws) -> ShuffledBoard:
-    """Bits of a few users, and a far value within their noise."""
+    """A board of bits from a few users, with a far value within their noise."""
     rate = draws.choice(_RATES)
     users = 3 + draws.below(4)
     return _bits(draws, users, math.ceil(0.4 * _deviation(users, rate)), rate)
 
 
 def _deviation(users: int, rate: Fraction) -> float:
-    """Standard deviation of the sum of the users' noises."""
+    """Standard deviation of the sum of all users' noise."""
     ratio = math.exp(-rate)
     return math.sqrt(2 * users * ratio) / (1 - ratio)
 

@@ -20,14 +20,14 @@ _PIECE: Final = 2**16
 
 @dataclass
 class Flow:
-    """One connection: the caller's name, and the bytes that it has sent so far."""
+    """One connection: the caller's name, and the bytes that the caller has sent so far."""
 
     caller: str
     sent: int = 0
 
 
 class Proxy:
-    """Forwards every connection to `listen` on to `target`, both host:port.
+    """A proxy that forwards each connection to `listen` on to `target`; both are host:port.
 
     Use as an async context manager.
 
@@ -67,7 +67,7 @@ class Proxy:
             await _close(writer)
 
     def of(self, callers: set[str]) -> tuple[tuple[str, int], ...]:
-        """The number of bytes in each flow of these callers, as (caller, bytes)."""
+        """Number of bytes in each connection of these callers, as (caller, bytes)."""
         return tuple((flow.caller, flow.sent) for flow in self.flows if flow.caller in callers)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

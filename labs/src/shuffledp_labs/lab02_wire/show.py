@@ -1,4 +1,4 @@
-"""The picture of lab 2: bytes by answer.
+"""The picture of lab 2: bytes sent, by answer.
 
 It shows clients that send only their ones, and real ones with the student's messages.
 """
@@ -25,7 +25,7 @@ Points = Sequence[tuple[int, int]]
 
 
 def ones_only_points(draws: Draws) -> Points:
-    """Clients of a recording that send only their ones: what the observer reads."""
+    """What the observer reads from clients that send only their ones, as points."""
     recording = instances.only_ones(draws, SUITE, HOPS)
     return _points(recording.flows, recording.answers)
 
@@ -35,7 +35,7 @@ def _points(flows: Sequence[tuple[str, int]], answers: dict[str, int]) -> Points
 
 
 def show(showing: ShowRun) -> Path:
-    """Draws what an observer sees; with `encode` written, also of a real round behind a proxy."""
+    """Draw what an observer sees; once `encode` is written, also in a real round."""
     from shuffledp_labs.lab02_wire.system import watch
 
     panels = [
@@ -74,7 +74,7 @@ def show(showing: ShowRun) -> Path:
 
 
 def draw(panels: Sequence[tuple[str, Points]], file: Path) -> Path:
-    """Writes the picture: one panel for each way to send."""
+    """Draw the picture, with one panel for each way of sending."""
     check_installed("matplotlib", "shuffledp[plot]", "the picture")
     from matplotlib.figure import Figure
 

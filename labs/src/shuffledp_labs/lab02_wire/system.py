@@ -66,7 +66,7 @@ class WatchedRound:
 
 
 def check_round(attempt: CheckAttempt) -> str:
-    """E-round: a real round of forty users.
+    """E-round: check a real round of forty users behind a proxy.
 
     It must be published, with every message found and no claim about any user.
     """
@@ -101,7 +101,7 @@ def check_round(attempt: CheckAttempt) -> str:
 async def watch(
     draws: Draws, encode: Encode, users: int = USERS, suite: str = SUITE
 ) -> WatchedRound:
-    """Play a round whose users send what `encode` makes.
+    """Play a round whose users send the messages that `encode` makes.
 
     Each uses a connection of its own, through the proxy.
     """
@@ -151,7 +151,7 @@ def _answers(verified: CheckedRound, users: int, draws: Draws) -> dict[str, int]
 async def _send_all(
     played: SmallRound, proxy: Proxy, answers: dict[str, int], encode: Encode
 ) -> list[bytes]:
-    """Send all users' messages, one client after another; returns the messages."""
+    """Send all users' messages, one client after another; return the messages."""
     sent: list[bytes] = []
     for (client, answer), member in zip(answers.items(), played.members(len(answers)), strict=True):
         messages = encode(answer, played.verified.geometry.messages_per_user)
@@ -168,7 +168,7 @@ async def _send_all(
 def _submission(
     verified: CheckedRound, member: Member, messages: Sequence[bytes]
 ) -> PreparedSubmission:
-    """A submission of these plain messages, honest or not."""
+    """A submission of these plain messages, whether honest or not."""
     envelope = seal_envelope(verified.geometry, verified.round_id, verified.public_keys, messages)
     identity = member.identity()
     claim = SubmissionClaim(

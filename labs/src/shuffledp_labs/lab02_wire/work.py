@@ -10,7 +10,7 @@ from fractions import Fraction
 
 
 def infer_answers(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> dict[str, int]:
-    """Step B: every client's answer, from the lengths of what it sent to node 1.
+    """Step B: infer every client's answer from the number of bytes it sent to node 1.
 
     Args:
         flows: (client, bytes) of every connection, in no order. A connection may have broken off:
@@ -26,7 +26,7 @@ def infer_answers(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> d
 
 
 def encode(answer: int, messages: int, random: Callable[[int], bytes]) -> list[bytes]:
-    """Step C: the plain messages of one user, always `messages` of them, whatever the answer is.
+    """Step C: the plain messages of one user, exactly `messages` of them for every answer.
 
     A message is one byte, 1 or 0, and a tag of 16 bytes; as many messages carry a 1 as `answer`
     says.

@@ -1,4 +1,4 @@
-"""The checks of lab 3, steps B and C: a student's node is a function whose law is enumerated.
+"""Checks of lab 3, steps B and C, by enumerating the exact law of the student's node.
 
 Steps D and E are in `joining`.
 """
@@ -38,7 +38,7 @@ LARGEST_WALKED: Final = 4
 
 
 def opens(attempt: CheckAttempt) -> str:
-    """B-opens: boxes of every length that rounds have, and the empty one."""
+    """B-opens: boxes of every length that rounds have, and an empty box, open."""
     draws, lengths = attempt.draws, [0, 1, 17, 65, 113]
     lengths += [draws.integer(2, 200) for _ in range(15)]
     for length in lengths:
@@ -66,7 +66,7 @@ def opens(attempt: CheckAttempt) -> str:
 
 
 def refuses(attempt: CheckAttempt) -> str:
-    """B-refuses: every single flipped bit, other keys, and torn layers."""
+    """B-refuses: layers with a flipped bit, another key, or missing bytes are refused."""
     draws = attempt.draws
     keys = BoxKeys.of(draws)
     message = draws.bytes(17)
@@ -100,7 +100,7 @@ def _must_refuse(attempt: CheckAttempt, keys: BoxKeys, layer: bytes, what: str) 
 
 
 def hides_order(attempt: CheckAttempt) -> str:
-    """C-hidden: the law of what leaves is the same whichever onion holds which message, exactly."""
+    """C-hidden: the exact law of the output is the same whichever onion holds which message."""
     for count in range(2, LARGEST_WALKED + 1):
         keys = BoxKeys.of(attempt.draws)
         messages = onions.messages_of(attempt.draws, count, 17)

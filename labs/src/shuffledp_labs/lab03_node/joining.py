@@ -73,7 +73,7 @@ class JoinOutcome:
 
 @dataclass(frozen=True)
 class TamperOutcome:
-    """A round whose first node cheated.
+    """Outcome of a round in which node 1 tampered with the batch.
 
     Attributes:
         tampering: how.
@@ -125,7 +125,7 @@ def joins(attempt: CheckAttempt) -> str:
 
 
 def withstands(attempt: CheckAttempt) -> str:
-    """E-malicious: this node drops what node 1 copied, marked or replayed.
+    """E-malicious: the student's node drops what node 1 copied, marked or replayed.
 
     Later nodes need not drop them, and no round fails.
     """
@@ -142,7 +142,7 @@ def withstands(attempt: CheckAttempt) -> str:
 
 
 def judge_orders(orders: Sequence[Order]) -> None:
-    """Raises CheckFailure when the order of real batches follows from their order of arrival."""
+    """Raise `CheckFailure` if the order of output follows from the order of arrival."""
     if orders and (relation := find_relation(orders, ORDER_CHANCE)):
         raise CheckFailure(
             "the order in which messages left your node follows from their order of arrival: "
@@ -152,7 +152,7 @@ def judge_orders(orders: Sequence[Order]) -> None:
 
 
 def judge_tampered(seen: TamperOutcome) -> None:
-    """Raises CheckFailure when the student's node let something pass."""
+    """Raise `CheckFailure` if the student's node let a tampered onion pass."""
     what = f"node 1 tampers ({seen.tampering}): "
     if seen.failed is not None:
         raise CheckFailure(f"{what}your node ended the round for all, {seen.failed}; {WHERE_E}")
@@ -174,7 +174,7 @@ def judge_tampered(seen: TamperOutcome) -> None:
 
 
 def play_join(student: Path) -> JoinOutcome:
-    """Plays the round of step D, in a folder that the student's program does not see."""
+    """Play the round of step D, in a folder hidden from the student's program."""
     from shuffledp_sim.system.workplace import workplace
 
     with workplace("shuffledp-lab-") as folder:
@@ -184,7 +184,7 @@ def play_join(student: Path) -> JoinOutcome:
 def play_withstand(
     student: Path, orders: Sequence[str], progress: Callable[[str], None]
 ) -> list[TamperOutcome]:
-    """Run the rounds of step E, also in a folder that the student's program does not see."""
+    """Play the rounds of step E, in a folder hidden from the student's program."""
     from shuffledp_sim.system.workplace import workplace
 
     with workplace("shuffledp-lab-") as folder:
@@ -192,7 +192,7 @@ def play_withstand(
 
 
 async def join(student: Path, folder: Path) -> JoinOutcome:
-    """Plays the round of step D."""
+    """Play the round of step D in this folder."""
     from shuffledp_adversary.attacks.exchange.rounds import open_tampered
 
     orders = folder / "orders.jsonl"
@@ -224,7 +224,7 @@ async def withstand(
     orders: Sequence[str],
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[TamperOutcome]:
-    """Plays an honest round, and one for each tampering."""
+    """Play an honest round, and one for each kind of tampering, in this folder."""
     from shuffledp_adversary.attacks.exchange.node import Orders
     from shuffledp_adversary.attacks.exchange.rounds import NO_PAST, Past, judge, open_tampered
 
@@ -308,7 +308,7 @@ def _plan(system: LocalSystem) -> RoundPlan:
 
 
 def _last_order(orders: Path) -> tuple[int, ...]:
-    """Order of the last batch that the student's node mixed."""
+    """Permutation of the last batch that the student's node mixed."""
     lines = orders.read_text().splitlines() if orders.exists() else []
     return tuple(json.loads(lines[-1])) if lines else ()
 
@@ -324,7 +324,7 @@ def _failure(result: Result, folder: Path) -> str | None:
 
 
 def _dropped_by_node(result: Result) -> tuple[int, ...]:
-    """Onions dropped by each node: the headers count them from the start of the route."""
+    """Number of onions that each node dropped, from the headers' running totals."""
     counts = [from_json(signed.body, BatchHeader).dropped for signed in result.headers]
     return tuple(after - before for before, after in zip([0, *counts], counts, strict=False))
 

@@ -36,7 +36,7 @@ class BoxKeys:
 
     @classmethod
     def of(cls, draws: Draws) -> BoxKeys:
-        """Keys that follow from the draws alone."""
+        """Keys that are determined by the draws."""
         from nacl import bindings
 
         public, private = bindings.crypto_box_seed_keypair(draws.bytes(32))
@@ -58,7 +58,7 @@ def messages_of(draws: Draws, count: int, width: int) -> list[bytes]:
 def arrangements(
     keys: BoxKeys, messages: Sequence[bytes], draws: Draws, copies: int = 0
 ) -> Iterator[list[bytes]]:
-    """Batches that differ only in which onion holds which message, one for each assignment.
+    """Batches, one per permutation, that differ only in which onion holds which message.
 
     The onion at a place has the same ephemeral key in all of them. So an order that is made of what
     can be seen from outside, such as the order of arrival or that of the sealed onions, tells which
@@ -74,7 +74,7 @@ def arrangements(
 
 
 def real_batch(draws: Draws, count: int) -> tuple[BoxKeys, list[bytes], list[bytes]]:
-    """A batch as node 2 gets it in step D: its keys, the onions, and their contents.
+    """A batch as node 2 gets it in step D: keys, onions, and their contents.
 
     The contents are sealed to node 3.
     """
@@ -88,7 +88,7 @@ def real_batch(draws: Draws, count: int) -> tuple[BoxKeys, list[bytes], list[byt
 
 
 def damage(keys: BoxKeys, stranger: BoxKeys, message: bytes, kind: str, draws: Draws) -> bytes:
-    """A record of the right length that does not open.
+    """A record of the right length that does not decrypt.
 
     One bit is changed, or it is sealed to another key.
     """
@@ -109,7 +109,7 @@ DAMAGES: Final = ("key", "tag", "body", "stranger")
 
 
 def flipped_bits(record: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Every record that differs in one bit: (byte, bit, record)."""
+    """Every record with one flipped bit: (byte, bit, record)."""
     for byte in range(len(record)):
         for bit in range(8):
             changed = bytearray(record)
@@ -118,7 +118,7 @@ def flipped_bits(record: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def distance(first: BranchLaw, second: BranchLaw) -> Fraction | float:
-    """A lower bound of the total variation distance between two laws.
+    """A lower bound on the total variation distance of two laws.
 
     Probability mass that was not enumerated may compensate a difference.
     """
@@ -131,7 +131,7 @@ def distance(first: BranchLaw, second: BranchLaw) -> Fraction | float:
 
 
 def surplus(actual: Sequence[bytes], expected: Sequence[bytes]) -> tuple[int, int, int]:
-    """Differences between two batches, regardless of order: (missing, too often, unknown)."""
+    """Differences of two batches regardless of order: (missing, too often, unknown)."""
     have = Counter(actual)
     due = Counter(expected)
     missing = (due - have).total()

@@ -1,4 +1,4 @@
-"""Process of a mix node with a student's file.
+"""Process of a mix node that mixes with a student's file.
 
 Run `python -m` this module with `--student FILE --config FILE`.
 
@@ -17,7 +17,7 @@ MIX_SECONDS = 60.0
 
 
 def main() -> int:
-    """Runs the node and returns the exit code."""
+    """Run the node; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="student-node", description="A mix node that runs a student's peel and mix."
     )
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def serve(student: Path, config: Path, orders: Path | None = None) -> None:
-    """Runs the node until SIGTERM or SIGINT, with the student's program in a sandbox of its own."""
+    """Run the node until SIGTERM or SIGINT; the student's program has its own sandbox."""
     import asyncio
 
     from shuffledp_core.runtime.config import load_config

@@ -22,7 +22,7 @@ Order: TypeAlias = Sequence[int]
 
 
 def find_relation(orders: Sequence[Order], chance: float) -> str:
-    """Describe a relation of output and input order, or return "" where none is found.
+    """Describe a relation between output and input order; "" if none is found.
 
     Args:
         orders: of one length, at least two.
@@ -83,12 +83,12 @@ def _steps_of_the_first(orders: Sequence[Order], chance: float) -> str:
 
 
 def _steps(order: Order) -> list[int]:
-    """From each of the first half of the outputs to the next one, modulo the number of places."""
+    """Differences of successive outputs modulo their number, in the first half of the order."""
     return [(order[at + 1] - order[at]) % len(order) for at in range(len(order) // 2)]
 
 
 def threshold(probabilities: Sequence[Fraction], chance: float) -> int:
-    """The least count that a sum of independent events reaches with at most this probability.
+    """Least count that a sum of independent events reaches with probability <= `chance`.
 
     One more than the number of events where no number is rare enough. Floats; the sum of positive
     terms is exact to about 1e-13 of itself.

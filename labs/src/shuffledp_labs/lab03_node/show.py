@@ -35,7 +35,7 @@ _DOES: Final = {
 
 
 def show(showing: ShowRun) -> Path:
-    """Plays an honest round and three tampered ones, and draws their outcomes."""
+    """Play an honest round and three tampered ones, and draw their outcomes."""
     showing.progress("a round with your node as node 2; nodes 1 and 3 write down what they see")
     joined = play_join(showing.work)
     showing.progress(
@@ -53,7 +53,7 @@ def show(showing: ShowRun) -> Path:
 
 
 def draw(joined: JoinOutcome, tampered: Sequence[TamperOutcome], file: Path) -> None:
-    """The picture: one row for each round, with a verdict under every station that has one."""
+    """Draw a row for each round, with a verdict under every party that has one."""
     check_installed("matplotlib", "shuffledp[plot]", "the picture")
     from matplotlib.figure import Figure
 

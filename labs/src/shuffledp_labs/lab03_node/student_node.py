@@ -36,7 +36,7 @@ from shuffledp_shuffler.work import RoundPipeline
 
 
 class SystemCoins:
-    """The operating system's coins, for a student's node in a real round."""
+    """Coins from the operating system, for a student's node in a real round."""
 
     def __init__(self) -> None:
         self._integers = RandomIntegers()
@@ -60,7 +60,7 @@ Mix = Callable[[bytes, list[bytes]], Any]
 
 @dataclass(frozen=True)
 class StudentPipeline(RoundPipeline):
-    """Mixes with a student's function, after the entry node; relays like every node."""
+    """A node's pipeline that mixes with a student's function, and otherwise is unchanged."""
 
     mix: Mix
     orders: Path | None = None
@@ -122,7 +122,7 @@ def _check_records(records: Any, most: int, width: int) -> Sequence[bytes]:
 
 
 def _append_order(file: Path, key: bytes, batch: Sequence[bytes], records: Sequence[bytes]) -> None:
-    """Append each leaving record's position among the incoming ones as a line of JSON.
+    """Append a line of JSON: each output record's position in the input.
 
     The node peels the batch itself, apart from the student's program. Records that it finds nowhere
     are left out.
@@ -140,7 +140,7 @@ def _append_order(file: Path, key: bytes, batch: Sequence[bytes], records: Seque
 
 
 def student_node(mix: Mix, orders: Path | None = None) -> Callable[[NodeServices], MixNode]:
-    """A function that makes a node with this mixing of an honest node's parts.
+    """A function that makes a node from an honest node's services, with this mixing.
 
     Args:
         mix: the student's.

@@ -1,4 +1,4 @@
-"""Lab 3, Be the node: what your node does with a batch.
+"""Lab 3, Be the node: write what your node does with a batch.
 
 The handout is README.md; the network is not yours to write.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def peel(key: bytes, layer: bytes) -> bytes:
-    """Step B. Opens one sealed box with your private key and returns what is inside.
+    """Step B: open one sealed box with your private key, and return its content.
 
     Args:
         key: your private key of the round, 32 bytes.
@@ -25,7 +25,7 @@ def peel(key: bytes, layer: bytes) -> bytes:
 
 
 def mix(key: bytes, records: list[bytes], coins: Any) -> list[bytes]:
-    """Step C. Peels a batch, and hides what was where.
+    """Step C: peel a batch, and hide which record came from where.
 
     Args:
         key: as above.

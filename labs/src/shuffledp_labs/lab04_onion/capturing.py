@@ -18,7 +18,7 @@ NODES: Final = 3
 
 
 def real_round(attempt: CheckAttempt) -> str:
-    """E-round: the student's `link` on the logs and the board of real processes."""
+    """E-round: check the student's `link` on logs and board of a real round."""
     from shuffledp_sim.system.workplace import workplace
 
     honest = attempt.draws.below(NODES + 1)
@@ -36,7 +36,7 @@ def real_round(attempt: CheckAttempt) -> str:
 
 
 async def capture(folder: Path, corrupt: Sequence[int], values: Sequence[int]) -> AdversaryView:
-    """Plays a real round of users with these values; returns what the corrupt nodes have of it."""
+    """Play a real round of users with these values; return the corrupt nodes' view of it."""
     from shuffledp_shuffler.corruption import read_logs
     from shuffledp_sim.system.processes import LocalBudget, LocalSystem
     from shuffledp_sim.users.small_round import open_small

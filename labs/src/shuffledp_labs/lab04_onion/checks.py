@@ -1,4 +1,4 @@
-"""The checks of lab 4, steps B to D; the real round of E is in `capturing`."""
+"""The checks of lab 4, steps B to D; the real round of step E is in `capturing`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLEEP_ROUNDS: Final = 8
 
 
 def all_logs(attempt: CheckAttempt) -> str:
-    """B-all: with every log, every message's sender is found."""
+    """B-all: with every node's log, `link` finds every message's sender."""
     for hops in HOPS:
         played = rounds.play_drawn_round(attempt.draws, hops)
         _link(attempt, rounds.seen_by(played, range(1, hops + 1)))
@@ -37,7 +37,7 @@ def all_logs(attempt: CheckAttempt) -> str:
 
 
 def missing_logs(attempt: CheckAttempt) -> str:
-    """B-missing: without one node's log, no sender is claimed."""
+    """B-missing: without one node's log, `link` claims no sender."""
     looked = 0
     for hops in HOPS:
         played = rounds.play_drawn_round(attempt.draws, hops)
@@ -57,7 +57,7 @@ def missing_logs(attempt: CheckAttempt) -> str:
 
 
 def lossy_rounds(attempt: CheckAttempt) -> str:
-    """B-dropped: rounds that lost messages on the way: the others are linked all the same."""
+    """B-dropped: in rounds that lost messages on the way, `link` traces the remaining ones."""
     from shuffledp_adversary.attacks.exchange.tampering import drop, mark
     from shuffledp_adversary.in_process import Conduct
 
@@ -75,7 +75,7 @@ def lossy_rounds(attempt: CheckAttempt) -> str:
 
 
 def _drawing(draws: Draws, mark: bool) -> Any:  # noqa: FBT001
-    """`drop` or `mark`, with randomness from the instance."""
+    """The tampering `drop` or `mark`, with randomness from the instance."""
     from shuffledp_adversary.attacks.exchange.tampering import Pool, drop
 
     def tamper(pool: Pool) -> list[bytes]:
@@ -90,7 +90,7 @@ def _drawing(draws: Draws, mark: bool) -> Any:  # noqa: FBT001
 
 
 def judge_links(claims: Any, seen: AdversaryView) -> int:
-    """Number of claims.
+    """Check the claimed senders; return the number of claims.
 
     Raises CheckFailure if a claim is wrong, or if one that the logs prove is missing.
     """
@@ -129,7 +129,7 @@ def _link(attempt: CheckAttempt, seen: AdversaryView) -> int:
 
 
 def sleeper_is_named(attempt: CheckAttempt) -> str:
-    """Step C-slept: the program must name the node that did not shuffle, among those without a log.
+    """C-slept: `who_slept` names the node that did not shuffle, among those without a log.
 
     In some rounds all nodes shuffle, and it must name none.
     """
@@ -170,7 +170,7 @@ def judge_sleeper(accused: Any, asleep: int, what: str) -> None:
 
 
 def _absent(draws: Draws, hops: int) -> list[int]:
-    """Nodes without a log: one, or two that are no neighbours.
+    """Draw nodes without a log: one node, or two that are not neighbours.
 
     Never node 1, whose log names the senders.
     """
@@ -180,7 +180,7 @@ def _absent(draws: Draws, hops: int) -> list[int]:
 
 
 def histogram_guess(attempt: CheckAttempt) -> str:
-    """D-histogram: Bayes guesses of k-RR, every cell."""
+    """D-histogram: Bayes guesses for k-RR, for every answer, under six priors and blankets."""
     draws, cells = attempt.draws, 0
     for _ in range(6):
         while True:
@@ -197,7 +197,7 @@ def histogram_guess(attempt: CheckAttempt) -> str:
 
 
 def sum_guess(attempt: CheckAttempt) -> str:
-    """D-sum: Bayes guesses of RR-Shuffle, every cell."""
+    """D-sum: Bayes guesses for RR-Shuffle, for every answer, under several priors."""
     draws, cells = attempt.draws, 0
     for _ in range(6):
         while True:
@@ -218,7 +218,7 @@ def _prior(draws: Draws, size: int) -> list[Fraction]:
 
 
 def _telling(spec: dict[str, Any], prior: Sequence[Fraction]) -> bool:
-    """Return True if no short cut guesses right everywhere.
+    """Return True if no simpler rule guesses right for every answer.
 
     Short cuts are to guess the answer itself, to use only the likelihood, or only the prior.
     """

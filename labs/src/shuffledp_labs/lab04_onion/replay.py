@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplayedClaims:
-    """Claims of a student's `link`.
+    """Senders that a student's `link` claims on a captured round.
 
     Attributes:
         messages: on the board.
@@ -44,7 +44,7 @@ class ReplayedClaims:
 def replay(
     work: Path, captured: CapturedRound, corrupt: frozenset[int] | None = None
 ) -> ReplayedClaims:
-    """Runs `link` of a student's file on a captured round.
+    """Run `link` from a student's file on a captured round.
 
     Raises:
         StudentFault: it failed. UsageError: no log of a node that is asked for.
@@ -83,7 +83,7 @@ def _positions(text: str) -> frozenset[int]:
 
 
 def main() -> int:
-    """Prints what was linked; returns the exit code."""
+    """Print the links that were found; return the exit code."""
     parser = argparse.ArgumentParser(prog="replay", description=__doc__.partition("\n")[0])
     parser.add_argument("work", type=Path, help="the student's work.py")
     parser.add_argument("folder", type=Path, help="the round's folder, out/ROUND")

@@ -27,7 +27,7 @@ PlainLogs = dict[int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class AdversaryView:
-    """One round as the adversary sees it.
+    """An adversary's view of one round: logs of corrupt nodes, and the board.
 
     Attributes:
         hops: number of nodes.
@@ -48,7 +48,7 @@ class AdversaryView:
 
     @property
     def what(self) -> str:
-        """Description for messages: the number of nodes, and the missing logs."""
+        """Description of the view for messages: number of nodes, and missing logs."""
         without = (
             f" without the logs of {', '.join(map(str, self.missing))}"
             if self.missing
@@ -60,7 +60,7 @@ class AdversaryView:
 def play_drawn_round(
     draws: Draws, hops: int, conduct: Conduct | None = None, users: int = USERS
 ) -> PlayedRound:
-    """A round of users whose answers are drawn; everything in it follows from the draws."""
+    """Play a round of users with drawn answers; all its randomness comes from the draws."""
     from shuffledp_adversary.in_process import HONEST, plain_messages, play
 
     geometry = Geometry.of(SUM, "sealed-box", hops)
@@ -86,7 +86,7 @@ def seen_by(played: PlayedRound, corrupt: Collection[int]) -> AdversaryView:
 
 
 def plain_logs(logs: Mapping[int, CorruptLog], messages: int) -> PlainLogs:
-    """Logs of shuffledp's own kind as plain data."""
+    """Convert shuffledp's logs into plain data."""
     return {
         position: {
             "permutation": log.permutation.tolist(),
@@ -99,7 +99,7 @@ def plain_logs(logs: Mapping[int, CorruptLog], messages: int) -> PlainLogs:
 
 
 def trails(played: PlayedRound, users: Sequence[int]) -> list[list[bytes]]:
-    """For every message of these users: its digest as it left each node.
+    """For every message of these users, its digests at the output of each node.
 
     Only where nothing was dropped.
     """
@@ -115,17 +115,17 @@ def trails(played: PlayedRound, users: Sequence[int]) -> list[list[bytes]]:
 
 
 def krr(symbols: int, blanket: Fraction) -> dict[str, Any]:
-    """A histogram's mechanism as `work.py` documents it."""
+    """The k-RR mechanism of a histogram, in the form that `work.py` documents."""
     return {"mechanism": KRRHistogram.kind, "symbols": symbols, "blanket": blanket}
 
 
 def rr(max_value: int, randomise: Fraction) -> dict[str, Any]:
-    """A sum's mechanism as `work.py` documents it."""
+    """The RR mechanism of a sum, in the form that `work.py` documents."""
     return {"mechanism": RRShuffle.kind, "max_value": max_value, "randomise": randomise}
 
 
 def likelihoods(spec: Mapping[str, Any]) -> list[list[Fraction]]:
-    """P(answer | value) as rationals, by row of the answer.
+    """P(answer | value) as rationals, with one row for each answer.
 
     It implements the certified law a second time.
     """
@@ -141,7 +141,7 @@ def likelihoods(spec: Mapping[str, Any]) -> list[list[Fraction]]:
 
 
 def _ones(chances: Sequence[Fraction]) -> list[Fraction]:
-    """The law of the number of ones among independent bits, one bit after the other."""
+    """The law of the number of ones among independent bits, by adding one bit after the other."""
     law = [Fraction(1)]
     for chance in chances:
         stays = [mass * (1 - chance) for mass in law] + [Fraction(0)]
@@ -153,14 +153,14 @@ def _ones(chances: Sequence[Fraction]) -> list[Fraction]:
 def best_guesses(
     answer: int | None, prior: Sequence[Fraction], table: Sequence[Sequence[Fraction]]
 ) -> set[int]:
-    """All values of the largest posterior."""
+    """All values with the largest posterior."""
     row = [Fraction(1)] * len(prior) if answer is None else table[answer]
     scores = [chance * share for chance, share in zip(row, prior, strict=True)]
     return {value for value, score in enumerate(scores) if score == max(scores)}
 
 
 def success(prior: Sequence[Fraction], table: Sequence[Sequence[Fraction]]) -> Fraction:
-    """Chance that the best guess from an answer is right."""
+    """Probability that the best guess from an answer is right."""
     return sum(
         (max(chance * share for chance, share in zip(row, prior, strict=True)) for row in table),
         start=Fraction(0),

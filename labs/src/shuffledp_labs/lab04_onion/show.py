@@ -37,7 +37,7 @@ class TracingShares:
 
 
 def show(showing: ShowRun) -> Path:
-    """Plays the round, attacks it with every set of logs, and draws the shares."""
+    """Play the round, attack it with every set of logs, and draw the shares."""
     showing.progress(f"a round of {USERS} people over {HOPS} nodes, in process, with real onions")
     all_shares = trace_every_set(showing)
     for shares in all_shares:
@@ -51,7 +51,7 @@ def show(showing: ShowRun) -> Path:
 
 
 def trace_every_set(showing: ShowRun) -> list[TracingShares]:
-    """The student's `link` and `guess` on the logs of every set of nodes."""
+    """Success of the student's `link` and `guess` with the logs of every set of nodes."""
     from shuffledp_adversary.in_process import HONEST, plain_messages, play
     from shuffledp_core.sampling.randomisers import randomise
     from shuffledp_core.sampling.randomness import RandomIntegers

@@ -1,4 +1,4 @@
-"""Lab 4, Follow the onion: an adversary who holds logs of corrupt nodes.
+"""Lab 4, Follow the onion: write the functions of an adversary with corrupt nodes' logs.
 
 The handout is README.md.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
-    """Step B.
+    """Step B: the sender of each message on the board, as far as the logs tell.
 
     For each message on the board: the user who sent it, or -1 where the logs do not prove it.
 
@@ -35,7 +35,7 @@ def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
 
 
 def who_slept(logs: dict[int, Any], board: list[bytes], trails: list[list[bytes]]) -> int:
-    """Step C.
+    """Step C: the node without a log that did not shuffle.
 
     The position of the node without a log that forgot to mix and kept the order of its batch; 0:
     none.
@@ -51,7 +51,7 @@ def who_slept(logs: dict[int, Any], board: list[bytes], trails: list[list[bytes]
 
 
 def guess(answers: list[int | None], prior: list[Fraction], spec: dict[str, Any]) -> list[int]:
-    """Step D. The likeliest value of each user.
+    """Step D: the likeliest value of each user.
 
     Args:
         answers: each user's randomised answer where you linked all its messages, None where you did

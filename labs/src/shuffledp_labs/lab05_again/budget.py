@@ -1,4 +1,4 @@
-"""Step E: the accountant's own ledger, behind a connection that is sometimes cut."""
+"""Step E of lab 5: the accountant's own ledger, behind an unreliable connection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_CALLS: Final = 2_000
 
 
 def one_day(users: int) -> Cost:
-    """Cost of one day's yes/no question to `users` honest users; truthful with probability 3/4."""
+    """Cost of one daily yes/no question to `users` honest users; true with probability 3/4."""
     from shuffledp_adversary.attacks.views import YES_NO
     from shuffledp_privacy.analysis import Cost
     from shuffledp_privacy.bounds import Setting
@@ -37,7 +37,7 @@ def one_day(users: int) -> Cost:
 
 @contextmanager
 def real_ledger(epsilon: float, *, adaptive: bool = False) -> Iterator[Ledger]:
-    """The accountant's ledger with one population, on SQLite in a folder of its own.
+    """The accountant's ledger with one population, on SQLite in its own folder.
 
     The parameters of a question that is repeated unchanged are fixed in advance; `adaptive` is the
     accountant's default, which allows for more.
@@ -71,7 +71,7 @@ def days_allowed(epsilon: float, users: int, most: int, *, adaptive: bool = Fals
 
 @dataclass
 class LedgerDoor:
-    """The functions `reserve` and `ask` that a student's campaign gets, with a record of calls.
+    """The functions `reserve` and `ask` for a student's campaign, with a record of all calls.
 
     Attributes:
         ledger: the accountant's.
@@ -89,7 +89,7 @@ class LedgerDoor:
     rounds_asked: list[str] = field(default_factory=list)
 
     def reserve(self, *arguments: object) -> tuple[str, bytes | str]:
-        """Reserve a round, with the answers that work.py's `campaign` documents."""
+        """Reserve a round; return an answer as `campaign` in work.py documents it."""
         if len(arguments) != 1 or not isinstance(arguments[0], str):
             raise CheckFailure("reserve takes one text, the id of the round (README, step E)")
         round_id = arguments[0]
@@ -162,7 +162,7 @@ class LedgerDoor:
 
 
 def _certificate(account: Account) -> bytes:
-    """Stand-in for the signed certificate: the charge's place in the account."""
+    """Stand-in for the signed certificate: the charge's position in the account."""
     from shuffledp_core.documents.signed import to_json
 
     return to_json(account.position)

@@ -55,7 +55,7 @@ one of them.
 
 
 def check_guess(attempt: CheckAttempt) -> str:
-    """B: the optimum exactly, over all histories."""
+    """B: `guess` is optimal, exactly, over all histories."""
     tried = []
     for days in (1, 3, 5, 7, 9):
         truths = draw_truths(attempt.draws, days)
@@ -85,7 +85,7 @@ def check_guess(attempt: CheckAttempt) -> str:
 
 
 def _long_histories(attempt: CheckAttempt, days: int) -> None:
-    """Check histories too long to walk, in which every day counts.
+    """Check histories too long to enumerate, in which every day counts.
 
     Half of their days point one way, half the other.
     """
@@ -101,7 +101,7 @@ def _long_histories(attempt: CheckAttempt, days: int) -> None:
 
 
 def check_same(attempt: CheckAttempt) -> str:
-    """C: the same question and value, the same answer; each is true as often as stated."""
+    """C: the same question and value get the same answer, true with the stated probability."""
     truth = _truth(attempt.draws)
     first_question, second_question = attempt.draws.sample(QUESTIONS, 2)
     history = (
@@ -130,7 +130,7 @@ def check_same(attempt: CheckAttempt) -> str:
 
 
 def _check_long_memory(attempt: CheckAttempt, truth: Fraction) -> None:
-    """Many questions, asked again and again in changing order: the first answer to each stands."""
+    """Check that the first answer to each of many questions is repeated, in any order."""
     file = f"long-{attempt.draws.bytes(4).hex()}"
     first = dict[str, int]()
     for turn in range(LONG_TURNS):
@@ -172,7 +172,7 @@ def check_fresh(attempt: CheckAttempt) -> str:
 
 
 def check_restart(attempt: CheckAttempt) -> str:
-    """C: answers survive a restart of the program."""
+    """C: memoised answers survive a restart of the program."""
     truth = _truth(attempt.draws)
     question = attempt.draws.choice(QUESTIONS)
     history = (QuestionOnDay(question, 1), QuestionOnDay(question, 1))
@@ -214,7 +214,7 @@ def check_change(attempt: CheckAttempt) -> str:
 
 
 def check_layers(attempt: CheckAttempt) -> str:
-    """D: the exact laws of both layers."""
+    """D: `keep` and `report` have exactly the laws of RAPPOR's two layers."""
     for size in (1, 2, 3, 4):
         # Both kinds of bits, as soon as there is room for them.
         bits = tuple(attempt.draws.permute([(index + size) % 2 for index in range(size)]))
@@ -230,7 +230,7 @@ def check_layers(attempt: CheckAttempt) -> str:
 
 
 def check_odds(attempt: CheckAttempt) -> str:
-    """D: what one report costs, and what the kept answer costs."""
+    """D: `odds` gives the exact e^ε of one report and of the memoised answer."""
     for hashes in (1, 2, 3):
         fake = attempt.draws.fraction(Fraction(1, 8), Fraction(7, 8), 8)
         when_zero, when_one = _zero_one(attempt.draws)
@@ -302,7 +302,7 @@ def _law_of(
     truth: Fraction,
     restart_after: int | None = None,
 ) -> AnswerLaw:
-    """Joint law of the answers; the program is ended after the answer of that number."""
+    """Joint law of all answers, with a restart of the program after answer `restart_after`."""
     label = attempt.draws.bytes(4).hex()
 
     def play(number: int, coins: Branch) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Step B: the best guess at a value from independent answers of different reliability."""
+"""Step B of lab 5: the best guess from independent answers of different reliability."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def likelihood(value: int, days: Sequence[Day]) -> Fraction:
 
 
 def histories(truths: Sequence[Fraction]) -> Iterator[tuple[Day, ...]]:
-    """Yields all 2^T histories of answers."""
+    """Yield all 2^T histories of T answers."""
     for answers in product((0, 1), repeat=len(truths)):
         yield tuple(zip(answers, truths, strict=True))
 
 
 def success(truths: Sequence[Fraction], guess: Callable[[tuple[Day, ...]], int]) -> Fraction:
-    """Probability that `guess` is right, exactly, for a value that is 0 or 1 with equal chance."""
+    """Exact probability that `guess` is right, if 0 and 1 are equally likely."""
     return sum((likelihood(guess(days), days) for days in histories(truths)), start=Fraction(0)) / 2
 
 
 def best_success(truths: Sequence[Fraction]) -> Fraction:
-    """The largest probability of a right guess: at every history the likelier value."""
+    """The largest possible probability of a right guess: always the likelier value."""
     both = ((likelihood(0, days), likelihood(1, days)) for days in histories(truths))
     return sum((max(pair) for pair in both), start=Fraction(0)) / 2
 
 
 def majority_success(truth: Fraction, days: int) -> Fraction:
-    """Probability that the majority of an odd number of equally good answers is the truth."""
+    """Probability that the majority of an odd number of equally reliable answers is right."""
     right = range(days // 2 + 1, days + 1)
     return sum(
         (comb(days, k) * truth**k * (1 - truth) ** (days - k) for k in right), start=Fraction(0)
@@ -51,7 +51,7 @@ def majority_success(truth: Fraction, days: int) -> Fraction:
 
 
 def one_sided_halves(draws: Draws, days: int, value: int, *, strong_first: bool) -> tuple[Day, ...]:
-    """Draw a history with one half for `value` and a weaker half for 1 - `value`."""
+    """A history with one half of answers for `value`, and a less reliable half against it."""
     half = days // 2
     weak = [(1 - value, Fraction(draws.integer(11, 12), 20)) for _ in range(half)]
     strong = [(value, Fraction(draws.integer(13, 14), 20)) for _ in range(days - half)]
@@ -59,7 +59,7 @@ def one_sided_halves(draws: Draws, days: int, value: int, *, strong_first: bool)
 
 
 def draw_truths(draws: Draws, days: int) -> tuple[Fraction, ...]:
-    """Draw days on which counting votes is not optimal.
+    """Draw reliabilities for which counting votes is not optimal.
 
     One good answer outweighs two poor ones.
     """

@@ -1,4 +1,4 @@
-"""Step D: the laws of RAPPOR's two layers, by enumeration of all bits."""
+"""Step D of lab 5: the laws of RAPPOR's two layers, by enumeration of all bits."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def law(chances: Sequence[Fraction]) -> dict[Bits, Fraction]:
 
 
 def kept_law(bits: Bits, fake: Fraction) -> dict[Bits, Fraction]:
-    """Law of the kept answer."""
+    """Law of the memoised answer."""
     return law([fake / 2 + (1 - fake) * bit for bit in bits])
 
 
 def report_law(memoised: Bits, when_zero: Fraction, when_one: Fraction) -> dict[Bits, Fraction]:
-    """Law of one report about a kept answer."""
+    """Law of one report, given the memoised answer."""
     return law([when_one if bit else when_zero for bit in memoised])
 
 
 def mixture_law(
     first: Mapping[Bits, Fraction], when_zero: Fraction, when_one: Fraction
 ) -> dict[Bits, Fraction]:
-    """Law of one report about a kept answer of the law `first`."""
+    """Law of one report, if the memoised answer has the law `first`."""
     total: dict[Bits, Fraction] = {}
     for memoised, weight in first.items():
         for bits, chance in report_law(memoised, when_zero, when_one).items():
@@ -42,7 +42,7 @@ def mixture_law(
 
 
 def largest_ratio(first: Mapping[Bits, Fraction], second: Mapping[Bits, Fraction]) -> Fraction:
-    """e^ε of two laws of the same support."""
+    """e^ε of two laws with the same support: the largest ratio of probabilities."""
     return max(max(chance / second[bits], second[bits] / chance) for bits, chance in first.items())
 
 

@@ -1,4 +1,4 @@
-"""Step C: the exact joint law of a remembering user's answers to a history of questions.
+"""Step C of lab 5: the exact joint law of a user's memoised answers to several questions.
 
 All results of the coins are enumerated, each branch with its own file. If the student's program
 keeps state outside its file, branches disagree, and the check finds it.
@@ -30,21 +30,21 @@ AnswerLaw = dict[tuple[int, ...], Fraction]
 
 @dataclass(frozen=True)
 class QuestionOnDay:
-    """A question, and the truth about it on that day."""
+    """A question that is asked on a day, and the true answer on that day."""
 
     question: str
     value: int
 
 
 class Branch:
-    """Coins that follow a given branch, and at its end take the first answer each time."""
+    """Coins that follow a given branch, and take the first outcome after its end."""
 
     def __init__(self, path: list[int], sizes: list[int]) -> None:
         self.path, self.sizes, self.at = path, sizes, 0
         self.chance = Fraction(1)
 
     def below(self, n: int) -> int:
-        """One of 0..n - 1 with equal chance."""
+        """The outcome of a draw from 0..n - 1, all with equal probability."""
         if n > WIDEST:
             raise CheckFailure(
                 f"coins.below({n}) has too many branches; use coins.flip with a Fraction (README, "
@@ -54,7 +54,7 @@ class Branch:
         return self._step(n)
 
     def flip(self, p: Fraction) -> bool:
-        """True with probability p."""
+        """The outcome of a coin that is True with probability p."""
         if p in {0, 1}:
             return p == 1
         heads = self._step(2) == 0
@@ -62,7 +62,7 @@ class Branch:
         return heads
 
     def flip_exp(self, growth: Fraction) -> bool:
-        """Refused: every answer here is true with a rational probability."""
+        """Raise an error: every answer of this lab has a rational probability."""
         raise CheckFailure(
             f"flip_exp({growth}) was asked for, but no answer needs it: use flip (README, step C)"
         )
@@ -82,7 +82,7 @@ Play = Callable[[int, Branch], tuple[int, ...]]
 
 
 def joint_law(play: Play, repeated: int = REPEATED) -> AnswerLaw:
-    """Law of the answers of a history, over all branches.
+    """Joint law of the answers to a history of questions, over all branches.
 
     Some branches are played again, and have to end alike.
 
@@ -110,7 +110,7 @@ def joint_law(play: Play, repeated: int = REPEATED) -> AnswerLaw:
 
 
 def _advance(path: list[int], sizes: list[int]) -> bool:
-    """Advance to the next branch; False after the last."""
+    """Advance to the next branch; return False after the last one."""
     while path and path[-1] == sizes[-1] - 1:
         path.pop()
         sizes.pop()
@@ -122,7 +122,7 @@ def _advance(path: list[int], sizes: list[int]) -> bool:
 def _play_again(
     play: Play, walked: list[tuple[list[int], list[int], tuple[int, ...]]], count: int
 ) -> None:
-    """Plays `count` branches again, all of them in turn, or some of all."""
+    """Replay `count` of the walked branches, evenly spread, and require the same answers."""
     for number in range(count):
         path, sizes, answers = walked[number * max(1, len(walked) // max(1, count)) % len(walked)]
         coins = Branch(path.copy(), sizes.copy())
@@ -131,19 +131,19 @@ def _play_again(
 
 
 def chance_of_truth(law: AnswerLaw, history: Sequence[QuestionOnDay], day: int) -> Fraction:
-    """Probability that the answer of that day is the truth of that day."""
+    """Probability that the answer on a day is true."""
     return sum(
         (p for answers, p in law.items() if answers[day] == history[day].value), start=Fraction(0)
     )
 
 
 def chance_that(law: AnswerLaw, holds: Callable[[tuple[int, ...]], bool]) -> Fraction:
-    """Probability of an event."""
+    """Probability of the event `holds` under a law of answers."""
     return sum((p for answers, p in law.items() if holds(answers)), start=Fraction(0))
 
 
 def largest_ratio(first: AnswerLaw, second: AnswerLaw) -> Fraction | None:
-    """e^ε between two laws.
+    """e^ε of two laws of answers; None if it is infinite.
 
     None for no bound, where one of them gives answers that the other never does.
     """

@@ -31,7 +31,7 @@ Answers = Callable[[int, int], list[int]]
 
 
 def show(showing: ShowRun) -> Path:
-    """Measure and draw; curves of functions that are not written yet are left out."""
+    """Measure and draw the attack; functions that are not written yet have no curve."""
     from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     exact = [float(majority_success(TRUTH, days)) for days in SHOWN]
@@ -65,7 +65,7 @@ def show(showing: ShowRun) -> Path:
 
 
 def _shares(showing: ShowRun, answers: Answers) -> list[float]:
-    """Share of right guesses after each shown day, with your `guess` throughout."""
+    """Share of right guesses after each displayed day, with the student's `guess`."""
     right = [0] * len(SHOWN)
     for user in range(USERS):
         value = user % 2
@@ -95,9 +95,9 @@ def _remembering_answers(showing: ShowRun) -> Answers:
 
 
 def _rappor_answers(showing: ShowRun) -> Answers:
-    """Daily answers from RAPPOR's two bits: the value whose bit alone was reported.
+    """Daily answers from RAPPOR's two bits: the value whose bit alone is 1.
 
-    Where both or none were, a coin breaks the tie.
+    If both or neither is 1, a coin decides.
     """
 
     def answers(_user: int, value: int) -> list[int]:

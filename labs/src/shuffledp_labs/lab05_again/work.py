@@ -28,7 +28,7 @@ def guess(days: tuple[tuple[int, Fraction], ...]) -> int:
 
 
 def answer(file: str, question: str, value: int, truth: Fraction, coins: Any) -> int:
-    """The answer, 0 or 1, of a user who holds `value` and remembers what it answered before.
+    """The answer, 0 or 1, of a user who holds `value` and repeats earlier answers.
 
     Args:
         file: name of a file that is yours alone; there is none before the first call. Store in it
@@ -55,7 +55,7 @@ def keep(bits: tuple[int, ...], fake: Fraction, coins: Any) -> tuple[int, ...]:
 def report(
     memoised: tuple[int, ...], when_zero: Fraction, when_one: Fraction, coins: Any
 ) -> tuple[int, ...]:
-    """RAPPOR's second layer, made afresh every day.
+    """RAPPOR's second layer, drawn again every day.
 
     A bit is 1 with probability `when_one` where the memoised bit is 1, and with probability
     `when_zero` where it is 0.
@@ -66,7 +66,7 @@ def report(
 def odds(
     hashes: int, fake: Fraction, when_zero: Fraction, when_one: Fraction
 ) -> tuple[Fraction, Fraction]:
-    """e^ε of one report, and e^ε of the memoised answer; both exactly.
+    """Exact e^ε of one report, and exact e^ε of the memoised answer.
 
     A value sets `hashes` bits; two values that have none of them in common are the worst case.
     """
@@ -81,7 +81,7 @@ def campaign(
     reserve: Callable[[str], tuple[str, bytes | str]],
     ask: Callable[[str, bytes], None],
 ) -> int:
-    """Ask the question on as many days as the budget allows, at most `days`.
+    """Ask the question on as many days as the budget allows, but at most `days`.
 
     Returns the number of days on which it was asked.
 

@@ -42,7 +42,7 @@ def check_submissions(attempt: CheckAttempt) -> str:
 
 
 def draw_flood(draws: Draws, left: int) -> Flood:
-    """Draw a round and a prior such that each board has a single best guess, which varies."""
+    """Draw a round and a prior with a unique best guess on each board, which is not constant."""
     while True:
         symbols = draws.integer(3, 4)
         p = Fraction(1, symbols) + Fraction(symbols - 1, symbols) * Fraction(
@@ -56,7 +56,7 @@ def draw_flood(draws: Draws, left: int) -> Flood:
 
 
 def _telling(flood: Flood) -> bool:
-    """True if no board leaves a choice, and none of four wrong rules is always best.
+    """True if every board has one best guess, and none of four wrong rules is always right.
 
     The rules: the most frequent value; a commonest symbol; every message taken for the victim's;
     an average over the messages without normalising the posterior of each.
@@ -123,7 +123,7 @@ def check_guess(attempt: CheckAttempt) -> str:
 def _joint_with_guess(
     attempt: CheckAttempt, flood: Flood, residual: tuple[int, ...], mine: tuple[int, ...]
 ) -> Fraction:
-    """Probability of this board and a right guess."""
+    """Probability of this board together with a right guess."""
     board = tuple(count + mine.count(symbol) for symbol, count in enumerate(residual))
     answer = attempt.program.call("guess", flood.plan, board, mine)
     if type(answer) is not int or not 0 <= answer < flood.symbols:
@@ -168,13 +168,13 @@ def _hopeless(draws: Draws) -> tuple[Spec, int, float]:
 
 
 def _exact(draws: Draws) -> tuple[Spec, int, float]:
-    """An ε that holds exactly if all users are honest."""
+    """The certified ε of a round with honest users only: spec, users, and ε."""
     spec, users, _ = _histogram(draws)
     return spec, users, _certificate(spec, users)(users)
 
 
 def _with_target(draws: Draws, spec: Spec, users: int) -> tuple[Spec, int, float]:
-    """Add an ε that still holds with some hundred colluding users.
+    """An ε that holds if up to some hundred users collude: spec, users, and ε.
 
     The largest such number is neither half of the users nor proportional to them.
     """
@@ -249,7 +249,7 @@ def check_policy(attempt: CheckAttempt) -> str:
 
 
 def check_noise_plan(attempt: CheckAttempt) -> str:
-    """E: the plan runs with the users who come, holds for them, and has the least noise."""
+    """E: the plan works with the users who come, is certified, and has the least noise."""
     draws, summaries = attempt.draws, []
     for colluding in (0, draws.integer(2, 6)):
         # Never a whole number of users: rounding up asks for one who does not come.
@@ -296,7 +296,7 @@ def _call_noise_plan(
 def _check_noise_plan(
     instance: str, expected: int, came: int, colluding: int, plan: tuple[int, int]
 ) -> tuple[float, float, float]:
-    """Check a plan; return its standard error with those who come, with all, and of a full plan."""
+    """Check a plan; return standard errors for those who come, for all, and of a full plan."""
     if plan[1] < colluding:
         raise CheckFailure(
             f"{instance}: the plan counts on fewer colluding users than there may be; see step E"
@@ -328,7 +328,7 @@ def _check_noise_plan(
 
 
 def check_rounds(attempt: CheckAttempt) -> str:
-    """E: a real round that the accounts surround, and a real round that half of its users leave."""
+    """E: a real round that the accounts flood, and a real round that half of the users leave."""
     draws, spec = attempt.draws, rounds.spec_of_flood()
     p = 1 - spec.blanket + spec.blanket / spec.symbols
     weights = draws.permute((10, 17, 29, 44))

@@ -52,7 +52,7 @@ class Situation:
 
     @property
     def least(self) -> int:
-        """The fewest honest reports that the victim's can be shuffled among, itself included.
+        """Least number of honest reports, the victim's included, among which a round shuffles it.
 
         0: no node shuffles them.
 
@@ -76,7 +76,7 @@ class Situation:
 
 
 def draw_situations(draws: Draws) -> list[Situation]:
-    """Every mix, every route, and no account, some, or more than the round needs.
+    """Draw situations with every mix and route, and with no, some, and too many accounts.
 
     More people come than it needs.
     """

@@ -40,7 +40,7 @@ ENROLLED: Final = replace(VERIFIED, accounts=rounds.USERS - 1)
 
 @dataclass(frozen=True)
 class SurroundedRounds:
-    """Outcome of the three rounds.
+    """Outcome of the three rounds of step F.
 
     Attributes:
         plain: what the adversary sees of the plain round with made-up users.
@@ -57,7 +57,7 @@ class SurroundedRounds:
 
 
 def play(answers: Sequence[int], value: int) -> SurroundedRounds:
-    """Plays the three rounds, with these answers of the adversary's and a victim of this value."""
+    """Play the three rounds, with the adversary's answers and a victim that holds `value`."""
     return asyncio.run(_play(answers, value))
 
 
@@ -85,7 +85,7 @@ async def _play(answers: Sequence[int], value: int) -> SurroundedRounds:
 async def _play_plain(
     system: LocalSystem, orders: Orders, answers: Sequence[int], value: int
 ) -> rounds.FloodedRound:
-    """Play the plain round.
+    """Play the round with plain mixing.
 
     Node 1 admits the victim, turns the others away, and invents reports.
     """
@@ -118,7 +118,7 @@ async def _play_invented_list(system: LocalSystem, value: int) -> Result:
 async def _play_enrolled(
     system: LocalSystem, answers: Sequence[int], value: int
 ) -> rounds.FloodedRound:
-    """Play the verified round that enrolled accounts fill, so that all others are turned away."""
+    """Play the verified round that enrolled accounts fill, so that other users are refused."""
     small_round = await _open(system, Mix.VERIFIED)
     victim = small_round.prepare_all([value])
     await small_round.send([*victim, *small_round.seal_all(answers)])
@@ -136,7 +136,7 @@ async def _open(system: LocalSystem, mix: Mix) -> SmallRound:
 
 
 def check_crowd_rounds(attempt: CheckAttempt) -> str:
-    """F-rounds: `crowd` is right about three real rounds, and `guess` is optimal in two of them."""
+    """F-rounds: `crowd` is right for three real rounds, and `guess` is optimal in two of them."""
     draws, spec = attempt.draws, rounds.spec_of_flood()
     for situation in (PLAIN, VERIFIED, ENROLLED):
         crowd = attempt.program.call("crowd", situation.as_student_data)
@@ -181,5 +181,5 @@ def check_crowd_rounds(attempt: CheckAttempt) -> str:
 
 
 def brief(reason: str) -> str:
-    """A reason with credentials cut to what a person compares."""
+    """Shorten the credentials in a reason to a length that people can compare."""
     return re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}\b", r"\1..", reason)

@@ -46,7 +46,7 @@ class FloodAccount:
 
 @dataclass(frozen=True)
 class Flooding:
-    """Outcome of a flood.
+    """Outcome of flooding a round.
 
     Attributes:
         board: how often each symbol was published.
@@ -60,14 +60,14 @@ class Flooding:
 
     @property
     def others_sent(self) -> tuple[int, ...]:
-        """Counts of the messages that the others sent."""
+        """Number of messages with each symbol that the other users sent."""
         return tuple(total - ours for total, ours in zip(self.board, self.sent, strict=True))
 
 
 def flood(
     program: StudentProgram, bundles: Sequence[Path], prior: Sequence[int] | None
 ) -> Flooding:
-    """Floods the round that is open now, waits for its end, and guesses.
+    """Flood the round that is open now, wait for its end, and guess.
 
     Args:
         program: the student's.
@@ -168,7 +168,7 @@ async def _result(analyst: Any, verified: CheckedRound) -> Any:
 
 
 def _plan(verified: CheckedRound, accounts: int, prior: Sequence[int] | None) -> dict[str, Any]:
-    """The round as `work.py` gets it."""
+    """The round in the form that the functions of `work.py` get."""
     from shuffledp_core.mechanisms import KRRHistogram
 
     spec = verified.mechanism
@@ -213,7 +213,7 @@ def _weights(text: str) -> list[int]:
 
 
 def main() -> int:
-    """Floods and guesses; returns the exit code."""
+    """Flood and guess; return the exit code."""
     parser = argparse.ArgumentParser(prog="flooding", description=__doc__.partition("\n")[0])
     parser.add_argument("work", type=Path, help="the student's work.py")
     parser.add_argument("bundles", type=Path, nargs="+", help="of the adversary's accounts")

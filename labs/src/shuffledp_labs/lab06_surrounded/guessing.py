@@ -18,7 +18,7 @@ Counts: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Flood:
-    """A round of k-RR in which `accounts` of `users` are the adversary's.
+    """A k-RR round in which `accounts` of `users` belong to the adversary.
 
     The others' values follow the prior.
     """
@@ -31,12 +31,12 @@ class Flood:
 
     @property
     def honest(self) -> int:
-        """Users who are left, the victim among them."""
+        """Number of honest users, with the victim."""
         return self.users - self.accounts
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The flood as the student's function gets it."""
+        """The flood as argument of the student's functions."""
         return {
             "users": self.users,
             "accounts": self.accounts,
@@ -50,7 +50,7 @@ class Flood:
         return self.p if value == symbol else (1 - self.p) / (self.symbols - 1)
 
     def boards(self) -> Iterator[Counts]:
-        """All boards of only the honest users' messages.
+        """All possible boards of the honest users' messages alone.
 
         They are what can remain after the adversary's messages are removed.
         """
@@ -59,7 +59,7 @@ class Flood:
             yield tuple(right - left - 1 for left, right in pairwise(ends))
 
     def joint(self, left: Counts) -> tuple[Fraction, ...]:
-        """Probability that the victim holds each value, and that the honest users leave this board.
+        """By value: probability that the victim holds it and the honest users send this board.
 
         Exact.
 
@@ -87,7 +87,7 @@ class Flood:
         )
 
     def best(self, left: Counts) -> frozenset[int]:
-        """The values that are most probable after this board: one of them is the best guess."""
+        """The most probable values given this board; the best guess is one of them."""
         chances = self.joint(left)
         most = max(chances)
         return frozenset(value for value, chance in enumerate(chances) if chance == most)

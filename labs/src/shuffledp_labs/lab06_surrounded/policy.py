@@ -1,4 +1,4 @@
-"""Step D of lab 6: which rounds a user should refuse. The oracle is the client's own policy."""
+"""Step D of lab 6: which rounds a user should refuse, decided by the client's own policy."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _one_operator_short(manifest: Manifest, _: Limits) -> tuple[Manifest, Limits
 
 
 def _edge(manifest: Manifest, limits: Limits) -> tuple[Manifest, Limits]:
-    """A manifest that uses the limits up exactly; shares are multiples of 1/64, exact as floats."""
+    """A manifest that reaches its limits exactly; shares are multiples of 1/64, exact as floats."""
     share = math.ceil(manifest["users"] * limits["min_colluding_share"])
     least = max(limits["min_colluding"], share)
     exact = {name: limits[name] for name in ("epsilon", "delta", "epsilon_corrupted")}
@@ -84,12 +84,12 @@ def _edge(manifest: Manifest, limits: Limits) -> tuple[Manifest, Limits]:
 
 
 def _too_few(manifest: Manifest, limits: Limits) -> tuple[Manifest, Limits]:
-    """One colluding user fewer than the number asked for, and a share that is small enough."""
+    """A manifest that allows one colluding user fewer than the limit, but a large enough share."""
     return {"honest": manifest["users"] - limits["min_colluding"] + 1}, {"min_colluding_share": 0.0}
 
 
 def _small_share(manifest: Manifest, limits: Limits) -> tuple[Manifest, Limits]:
-    """One colluding user fewer than the share asked for, and enough of them."""
+    """A manifest with enough colluding users, but one too few for the limit on their share."""
     share = math.ceil(manifest["users"] * limits["min_colluding_share"])
     return {"honest": manifest["users"] - share + 1}, {"min_colluding": 0}
 

@@ -1,4 +1,4 @@
-"""Step E of lab 6: a real round flooded by the student, and one that half of its users leave."""
+"""Step E of lab 6: a real round that the student floods, and one that half of the users leave."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FloodedRound:
 
 @dataclass(frozen=True)
 class ShrunkRound:
-    """Outcome of the round that half of its users left.
+    """Outcome of the round that half of the users left.
 
     `final` and `holds` only of a published one.
     """
@@ -52,7 +52,7 @@ class ShrunkRound:
 
 
 def call_submissions(program: StudentProgram, flood: Flood) -> tuple[int, ...]:
-    """The student's answers for its accounts.
+    """Call the student's `submissions` for the accounts, and check its form.
 
     Raises `CheckFailure` if they are not one symbol for each.
     """
@@ -115,13 +115,13 @@ async def _flood(system: LocalSystem, answers: Sequence[int], value: int) -> Flo
 
 
 def flooded_plan(system: LocalSystem) -> RoundPlan:
-    """The plan of a round with one victim, which all other reports surround."""
+    """The plan of a round in which all reports but the victim's are the adversary's."""
     return _plan(system, "krr-histogram", SYMBOLS, 3.0, 1e-3, USERS, USERS, 0)
 
 
 @dataclass(frozen=True)
 class NoisyFlood:
-    """A flooded round with noise of the nodes: the published counts, and what is certified.
+    """A flooded round with noise of the nodes: the published counts, and the guarantee.
 
     Attributes:
         estimates: published, by symbol.
@@ -135,7 +135,7 @@ class NoisyFlood:
 
 
 def play_both_floods(answers: Sequence[int], value: int) -> tuple[FloodedRound, NoisyFlood]:
-    """Play the flooded round, and the same flood where every node adds noise."""
+    """Play the flooded round, and the same flood with noise of every node."""
     return asyncio.run(_play_both(answers, value))
 
 
@@ -163,7 +163,7 @@ async def _flood_noise(system: LocalSystem, answers: Sequence[int], value: int) 
 
 
 async def finish_and_observe(small_round: SmallRound, victim: PreparedSubmission) -> FloodedRound:
-    """Ends a round that is published, and gives what the adversary sees of it."""
+    """End a round that is published, and return the adversary's view of it."""
     from shuffledp_core.answering.decoding import decode
     from shuffledp_core.runtime.keys import verify_from
 
@@ -215,7 +215,7 @@ def _plan(
 def noise_plan(
     expected: int, came: int, plan: tuple[int, int], epsilon: float, delta: float
 ) -> dict[str, Any]:
-    """The accountant's numbers for a plan with shared noise when `came` of `expected` users come.
+    """The accountant's numbers for shared noise if `came` of `expected` users come.
 
     Returns:
         runs: whether as many came as the plan asks for; certified: ε with `came` reports; error:

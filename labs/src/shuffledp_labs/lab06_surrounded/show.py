@@ -1,4 +1,4 @@
-"""The picture of lab 6: a certificate by honest users; and the student's flood in a real round."""
+"""The picture of lab 6: certified ε by honest users, and the student's flood of a real round."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TARGET_EPSILON = 1.0
 
 
 def spec() -> Spec:
-    """The picture's mechanism, as the accountant calibrates it."""
+    """The mechanism in the picture, as the accountant calibrates it."""
     from shuffledp_privacy.calibration.calibrate import Target, calibrate
 
     return calibrate("krr-histogram", Target(EPSILON, DELTA, USERS, USERS, symbols=SYMBOLS))
 
 
 def certify(honest: int) -> float:
-    """The picture's certified ε for `honest` honest users; infinite for none."""
+    """Certified ε of the mechanism in the picture for `honest` honest users; infinite for none."""
     from shuffledp_privacy.bounds import Setting, epsilon_bounds
 
     if type(honest) is not int or not 1 <= honest <= USERS:
@@ -39,7 +39,7 @@ def certify(honest: int) -> float:
 
 
 def draw(colluding: int | None, file: Path) -> None:
-    """Writes the picture: certified ε over the honest users, and the student's border."""
+    """Draw certified ε over the number of honest users, with the student's limit."""
     from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     honest = _steps()
@@ -77,7 +77,7 @@ def _steps() -> Sequence[int]:
 
 
 def show(showing: ShowRun) -> Path:
-    """Draw the picture with the student's border, and flood a real round with their accounts."""
+    """Draw the picture with the student's limit, and flood a real round with their accounts."""
     program, picture, colluding = showing.program, showing.out / "honest.png", None
     try:
         colluding = program.call("most_colluding", certify, USERS, TARGET_EPSILON, seconds=120.0)
@@ -118,7 +118,7 @@ def _play_flooded_round(showing: ShowRun) -> str:
 
 
 def _describe_noise(noisy: rounds.NoisyFlood, sent: Sequence[int]) -> str:
-    """What the same flood shows where every node adds noise."""
+    """Describe what the same flood reveals if every node adds noise."""
     left = ", ".join(f"{count - own:.1f}" for count, own in zip(noisy.estimates, sent, strict=True))
     epsilon = "no finite bound" if noisy.epsilon is None else f"{noisy.epsilon:.3g}"
     return (

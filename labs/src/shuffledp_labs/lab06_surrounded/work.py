@@ -1,4 +1,4 @@
-"""Lab 6, Surrounded: your work. The handout (README.md) says what each function must do."""
+"""Lab 6, Surrounded: write the functions. The handout (README.md) specifies each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def submissions(plan: dict[str, Any]) -> tuple[int, ...]:
-    """Step B: what each of your accounts sends, one symbol an account."""
+    """Step B: the symbols that your accounts send, one for each account."""
     raise NotImplementedError
 
 
@@ -18,7 +18,7 @@ def guess(plan: dict[str, Any], board: tuple[int, ...], mine: tuple[int, ...]) -
 
 
 def most_colluding(certified: Callable[[int], float], users: int, epsilon: float) -> int | None:
-    """Step C: the most colluding users for which the certificate still says at most `epsilon`.
+    """Step C: the largest number of colluding users with a certified ε of at most `epsilon`.
 
     None if none does.
     """

@@ -1,4 +1,4 @@
-"""A cheating node asks the student's code over a local connection what to send.
+"""A cheating node asks the student's code, over a local connection, which records to send.
 
 The node is a process of the running system and has the pool; the student's code runs in the
 grader's sandbox and returns the records to send. So the node needs no sandbox of its own, and the
@@ -24,7 +24,7 @@ _LONGEST: Final = 16 * 2**20
 
 @dataclass(frozen=True)
 class AskedPool(Pool):
-    """A pool as passed to the answering program.
+    """A node's pool as the answering program gets it.
 
     Attributes:
         spare: records of the node's own that decrypt at all later parties, as many as `records`;
@@ -35,7 +35,7 @@ class AskedPool(Pool):
 
 
 class PoolQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A node's pool, as it travels."""
+    """A node's pool in the form in which it is sent."""
 
     geometry: Geometry
     round_id: str
@@ -59,7 +59,7 @@ class PoolQuestion(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def pool(self) -> AskedPool:
-        """The pool again."""
+        """Rebuild the pool from the question."""
         return AskedPool(
             self.geometry,
             self.round_id,
@@ -72,7 +72,7 @@ class PoolQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answerer:
-    """Answers a node's questions with `answer`, in a thread of its own.
+    """Answers a node's questions with the function `answer`, in its own thread.
 
     Use as an async context manager.
 
@@ -88,7 +88,7 @@ class Answerer:
 
     @property
     def address(self) -> str:
-        """host:port, while it runs."""
+        """Address host:port of the running answerer."""
         if self._server is None:
             raise ValueError("the answerer does not run")
         host, port = self._server.sockets[0].getsockname()[:2]
@@ -130,7 +130,7 @@ class Answerer:
 
 
 async def ask(address: str, pool: Pool, spare: Sequence[bytes] = ()) -> list[bytes]:
-    """Return what to send instead of the pool's records, as the answerer at host:port decides.
+    """Ask the answerer at host:port what to send instead of the pool's records; return that.
 
     Raises `OSError`.
     """

@@ -16,7 +16,7 @@ USERS: Final = 5
 
 @dataclass(frozen=True)
 class DeviceCase:
-    """One user after a round, and whether a stranger would convict.
+    """One user after a round, and whether a third party would accept the evidence.
 
     Attributes:
         what: what happened, for messages.
@@ -32,7 +32,7 @@ class DeviceCase:
 
 
 class Cases:
-    """All cases of one instance; `roster` is all that the stranger has."""
+    """All cases of one instance, and the `roster`, the only input of the third party."""
 
     def __init__(self, draws: Draws) -> None:
         self._draws = draws
@@ -41,7 +41,7 @@ class Cases:
         self.roster: Roster = self._documents.roster
 
     def guilty(self) -> list[DeviceCase]:
-        """Users whom the route cheated, and who can show it."""
+        """Cases in which the route cheated the user, and the user can prove it."""
         return [
             self._case(
                 "one message is gone, another stands in its place", self._without(1), guilty=True
@@ -60,7 +60,7 @@ class Cases:
         ]
 
     def innocent(self) -> list[DeviceCase]:
-        """Users who were not cheated, or whose evidence no stranger would accept."""
+        """Cases in which the user was not cheated, or cannot prove it."""
         documents, without_one = self._documents, self._without(1)
         return [
             self._case("all its messages are there", lambda _, rows: rows),

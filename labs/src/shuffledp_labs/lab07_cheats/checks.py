@@ -29,7 +29,7 @@ PLACES: Final = ((1, 3), (2, 3), (3, 3), (1, 2), (2, 4))
 
 
 def check_unnoticed(attempt: CheckAttempt) -> str:
-    """B-unnoticed: another answer, with counts, lengths, layers and repeats as in honest rounds."""
+    """B-unnoticed: `tamper` changes the answer, but no count, length, layer or repetition."""
     exchanged = 0
     for position, hops in PLACES:
         instance = cheating(attempt.draws.child(f"{position} of {hops}"), position, hops)
@@ -42,12 +42,12 @@ def check_unnoticed(attempt: CheckAttempt) -> str:
 
 
 def sending(batch: list[bytes]) -> Callable[[Pool], list[bytes]]:
-    """A tampering that sends this batch, whatever the pool holds."""
+    """A tampering that sends this batch whatever the pool holds."""
     return lambda _: batch
 
 
 def tampered_by(attempt: CheckAttempt, instance: Cheating) -> list[bytes]:
-    """The student's batch for this round.
+    """The batch that the student's `tamper` makes for this round, after a check of its form.
 
     `CheckFailure` for one that the next party refuses by its length.
     """
@@ -111,7 +111,7 @@ def _require_exchanged(played: PlayedRound, instance: Cheating) -> None:
 
 
 def check_complaints(attempt: CheckAttempt) -> str:
-    """C-complaints: every message that is missing, changed or doubled, and which of the three."""
+    """C-complaints: every missing, changed or doubled message is reported as such."""
     total = 0
     for number in range(3):
         instance = complaints(attempt.draws.child(f"board {number}"))
@@ -135,7 +135,7 @@ def check_complaints(attempt: CheckAttempt) -> str:
 
 
 def check_fair(attempt: CheckAttempt) -> str:
-    """C-fair: no complaint about a message that is there, or of a user who was promised nothing."""
+    """C-fair: no complaint about a message on the board, or of a user without a receipt."""
     quiet = 0
     for number in range(3):
         instance = complaints(attempt.draws.child(f"board {number}"))
@@ -164,7 +164,7 @@ def _complaints(attempt: CheckAttempt, instance: Complaints) -> dict[str, dict[A
 
 
 def check_convict(attempt: CheckAttempt) -> str:
-    """D-convict: bundles that convict, before a stranger who has the roster and nothing else."""
+    """D-convict: the bundles convict the route before a third party that has only the roster."""
     cases = Cases(attempt.draws)
     guilty = cases.guilty()
     missing = 0
@@ -213,7 +213,7 @@ def check_innocent(attempt: CheckAttempt) -> str:
 
 
 def check_verdict(attempt: CheckAttempt) -> str:
-    """E-verdict: what a party of a verified round says of what it is given, as shuffledp does."""
+    """E-verdict: `verdict` judges a party's input in verified rounds as shuffledp does."""
     cases = draw_hop_inputs(attempt.draws)
     for case in attempt.draws.permute(cases):
         verdict = attempt.program.call("verdict", case.as_student_data)

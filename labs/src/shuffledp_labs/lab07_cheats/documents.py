@@ -1,4 +1,4 @@
-"""A round's signed documents, made in process: the device's, and the stranger's.
+"""Signed documents of a round, made in process, as devices and third parties have them.
 
 Every document is the protocol's own and really signed, by identities of this deployment; only the
 certificate's numbers are made up, because evidence does not rest on them.
@@ -64,7 +64,7 @@ SECRETS: Final = ("symbols", "seed")
 
 @dataclass(frozen=True)
 class RoundDevice:
-    """One user of the round, and all that its device made.
+    """One user of the round, with all data that the user's device made.
 
     Attributes:
         value: the true value.
@@ -86,7 +86,7 @@ class RoundDevice:
 
 
 class Documents:
-    """A deployment and one round of it.
+    """A deployment, and the documents of one of its rounds.
 
     `device` adds users; `receipt` and `result` sign what parties say.
     """
@@ -197,7 +197,7 @@ class Documents:
         return Announcement(manifest=manifest, countersignatures=tuple(signed))
 
     def device(self) -> RoundDevice:
-        """A new user with a drawn value: its submission, as a device makes it."""
+        """A new user with a drawn value, and a submission as a device makes it."""
         draws = self._draws
         key = _key(draws)
         public = key.public_key().public_bytes_raw().hex()
@@ -235,11 +235,11 @@ class Documents:
         return self.sign_as(ROUTE[0], signer, msgspec.structs.replace(genuine, **changes))
 
     def sign_as(self, name: str, signer: str, document: Document) -> Signed:
-        """A document under one party's name and perhaps another's key."""
+        """Sign a document in one party's name, perhaps with another party's key."""
         return Identity(name, self.identities[signer].key).sign(document)
 
     def relabelled_receipt(self, device: RoundDevice) -> Signed:
-        """Make a document of the entry node with a receipt's body and another label."""
+        """The entry node's signature on the body of a receipt, but under another label."""
         receipt = self.receipt(device)
         label = "countersignature"
         covered = f"shuffledp/v1/{label}\0{receipt.body}".encode()
@@ -247,7 +247,7 @@ class Documents:
         return msgspec.structs.replace(receipt, label=label, signature=signature)
 
     def result(self, board: bytes, *, signer: str = ANALYST, **changes: str) -> Signed:
-        """The analyst's result for a board, with the headers of all nodes."""
+        """The analyst's signed result for a board, with the headers of all nodes."""
         records = self.users * self.geometry.messages_per_user
         headers = tuple(
             self.identities[node].sign(
@@ -277,7 +277,7 @@ class Documents:
         return self.sign_as(ANALYST, signer, msgspec.structs.replace(document, **changes))
 
     def failed_result(self) -> Signed:
-        """The analyst's word that the round failed."""
+        """The analyst's signed statement that the round failed."""
         result = Result(
             deployment=self.deployment,
             round_id=self.round_id,
@@ -290,7 +290,7 @@ class Documents:
     def device_data(
         self, device: RoundDevice, receipt: Signed | None, result: Signed
     ) -> dict[str, Any]:
-        """All that a device keeps, as the student's function is told it."""
+        """All data that a device stores, as argument of the student's function."""
         return {
             "round": self.round_id,
             "entry": ROUTE[0],
@@ -311,7 +311,7 @@ class Documents:
 
 
 def parse_bundle(bundle: dict[str, Any]) -> Evidence:
-    """The evidence in a student's bundle, which has exactly the keys of `BUNDLE`.
+    """Parse the evidence in a student's bundle, which must have exactly the keys of `BUNDLE`.
 
     Raises:
         MalformedDocumentError: a part of it is no document, or of another type.

@@ -40,7 +40,7 @@ Change: TypeAlias = Callable[[MixproofPool], list[bytes]]
 
 @dataclass(frozen=True)
 class Cheat:
-    """A node's cheat: its change, and the sum that it signs.
+    """A cheating node: the change that it makes, and the sum that it signs.
 
     It signs the sum of what it sends, or that of its input, blinded.
     """
@@ -66,12 +66,12 @@ class HopInput:
 
     @property
     def position(self) -> int:
-        """Position of the party that gets the input; behind the last node it is the analyst."""
+        """Position of the party that gets the input; the analyst's follows the last node's."""
         return len(self.headers) + 1
 
     @property
     def due(self) -> int | None:
-        """The verdict of shuffledp: None to continue, 0 to name no one, else the named node."""
+        """The right verdict: None to continue, 0 to blame no one, else the node to blame."""
         try:
             listed = check_list(self.terms, self.claims, self.enrolled, self.list_signature)
             check_batch(follow(self.terms, listed, self.headers, ()), self.records)
@@ -104,7 +104,7 @@ class HopInput:
         }
 
     def is_signed(self, *arguments: Any) -> bool:
-        """Return True if the list (0) or header `place` is signed and follows its predecessor."""
+        """Return True if the list (0) or a header is signed and refers to its predecessor."""
         if (
             len(arguments) != 1
             or type(arguments[0]) is not int
@@ -123,7 +123,7 @@ class HopInput:
         return genuine and header.previous == before
 
     def is_proved(self, *arguments: Any) -> bool:
-        """Return True if header `place` proves that its sum is this sum, blinded by its node."""
+        """Return True if a header proves that its sum is the blinded sum before it."""
         if (
             len(arguments) != 2
             or type(arguments[0]) is not int
@@ -140,14 +140,14 @@ class HopInput:
 
 
 def add_keys(*keys: Any) -> bytes:
-    """The sum of keys, as the student's function asks for it."""
+    """Add keys, for the student's function."""
     if len(keys) != 1 or not isinstance(keys[0], tuple | list) or not keys[0]:
         raise StudentFault("add takes a list of keys, one at least")
     return total(_element(key, "a key") for key in keys[0])
 
 
 def root_of(*records: Any) -> bytes:
-    """The root of the tree over records, as the student's function asks for it."""
+    """Root of the tree over records, for the student's function."""
     if len(records) != 1 or not isinstance(records[0], tuple | list) or not records[0]:
         raise StudentFault("root takes the list of records, one at least")
     if not all(isinstance(record, bytes) for record in records[0]):
@@ -167,7 +167,7 @@ def _element(value: Any, what: str) -> Element:
 
 
 class Hops:
-    """Small rounds of one instance: honest users, and nodes whose cheats the caller gives."""
+    """Small verified rounds of one instance, with honest users and given cheats of nodes."""
 
     def __init__(self, draws: Draws, hops: int) -> None:
         self.draws, self.messages = draws, 2 + draws.below(2)
@@ -180,7 +180,7 @@ class Hops:
         self.enrolled = frozenset(user.claim.credential for user in self.users)
 
     def user(self) -> PreparedClaim:
-        """A new user with drawn symbols.
+        """A new user with drawn symbols, and the user's claim.
 
         Enrolled only if it is made before the list of those who are.
         """
@@ -199,7 +199,7 @@ class Hops:
         return sign_claim(self.terms, records, secrets, self.draws.bytes(32), self.draws.bytes)
 
     def respelled_users(self) -> tuple[PreparedClaim, PreparedClaim]:
-        """A user who claims one key twice.
+        """Two users, one of whom claims a key twice, in two encodings.
 
         Returns the user as mixed, and as listed with the second key respelled.
         """
@@ -222,7 +222,7 @@ class Hops:
         enrolled: frozenset[bytes] | None = None,
         listed_as: Sequence[PreparedClaim] | None = None,
     ) -> HopInput:
-        """Input of the party at `position` if these nodes cheat and all others check nothing.
+        """Input of the party at `position` if nodes cheat as given, and others check nothing.
 
         `listed_as` are the users on node 1's list where their keys are spelled otherwise than
         mixed.
@@ -268,7 +268,7 @@ class Hops:
         return mixed if change is None else change(self.pool(at, mixed))
 
     def pool(self, at: int, records: list[bytes]) -> MixproofPool:
-        """Knowledge of the node at a position."""
+        """The pool of the node at a position: all that it knows."""
         geometry = Geometry(
             suite="sealed-box",
             hops=self.terms.hops,
@@ -284,7 +284,7 @@ class Hops:
         return make_header(self.terms, stated, incoming, secret, sign, self.draws.bytes)
 
     def _lying(self, stated: Header, incoming: Element, records: Sequence[bytes]) -> Header:
-        """A header with the sum of what is sent, and an invalid proof.
+        """A header with the sum of the records that are sent, and an invalid proof.
 
         The sum is no multiple of the input's.
         """
@@ -314,7 +314,7 @@ def _records(terms: MixTerms, users: Sequence[PreparedClaim]) -> list[bytes]:
 
 
 def exchange(count: int) -> Change:
-    """Exchanges `count` records for the node's own, which open at everyone behind it."""
+    """A change that replaces `count` records by the node's own, which decrypt at all later hops."""
     return lambda pool: pool.replace(range(count), lambda: pool.forge(1))
 
 
@@ -327,7 +327,7 @@ def _respell(pool: MixproofPool) -> list[bytes]:
 
 
 def _respell_key(record: bytes) -> bytes:
-    """The record with its key in a second spelling."""
+    """The record with its key in a second encoding."""
     key, box = split_record(record)
     return second_spelling(Element(key)) + box
 
@@ -341,7 +341,7 @@ def _fewer(pool: MixproofPool) -> list[bytes]:
 
 
 def draw_hop_inputs(draws: Draws) -> list[HopInput]:
-    """One case of each kind, in rounds of four nodes; who looks, and who cheats, is drawn."""
+    """One input of each kind, in rounds of four nodes; who checks and who cheats is drawn."""
     hops = Hops(draws, 4)
     last = 5
     """The analyst's position."""
@@ -420,7 +420,7 @@ def _batches(hops: Hops, looks: Callable[[], int], before: Callable[[int], int])
 
 
 def _on_the_way(hops: Hops, looks: Callable[[], int]) -> list[HopInput]:
-    """Damage in transit: no party signed what arrived."""
+    """Inputs damaged in transit: no party signed the data that arrived."""
     lost, other, bent, unsigned = (hops.input_at(f"{what} on its way", looks()) for what in _DAMAGE)
     claims = lost.claims[1:]
     at = hops.draws.below(len(other.headers))

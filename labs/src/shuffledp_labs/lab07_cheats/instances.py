@@ -21,7 +21,7 @@ ALPHABET: Final = 4
 
 @dataclass(frozen=True)
 class Cheating:
-    """A round that is about to be tampered with.
+    """A round in which the node at `position` is about to tamper.
 
     Attributes:
         geometry: its lengths.
@@ -41,7 +41,7 @@ class Cheating:
 
     @property
     def title(self) -> str:
-        """The instance, for messages."""
+        """Description of the round for messages."""
         return (
             f"node {self.position} of {self.geometry.hops}, {len(self.messages)} users with "
             f"{self.geometry.messages_per_user} messages"
@@ -53,14 +53,14 @@ class Cheating:
         return len(self.messages) * self.geometry.messages_per_user
 
     def play(self, tamper: Tamper | None = None) -> PlayedRound:
-        """The round, with this tampering at `position`; None: with honest nodes only."""
+        """Play the round with this tampering at `position`; None for honest nodes."""
         conduct = Conduct() if tamper is None else Conduct(tampering={self.position: tamper})
         # A child of one label: each time from its beginning, so that keys, onions and orders come
         # out the same.
         return play(self.geometry, self.messages, conduct, self.draws.child("round").bytes)
 
     def pool_of_node(self) -> Pool:
-        """The node's pool after its honest work, from the same round as every other call plays."""
+        """The node's pool after its honest work; every call replays the same round."""
         seen: list[Pool] = []
 
         def look(pool: Pool) -> Sent:
@@ -71,7 +71,7 @@ class Cheating:
         return seen[0]
 
     def pool(self, pool: Pool) -> dict[str, Any]:
-        """The node's knowledge, as the student's function is told it."""
+        """The node's pool as argument of the student's function."""
         return {
             "records": tuple(pool.records),
             "position": self.position,
@@ -118,7 +118,7 @@ def cheating(draws: Draws, position: int, hops: int) -> Cheating:
 
 @dataclass(frozen=True)
 class Complaints:
-    """A published board with receipts and users, and what each may complain about.
+    """A published board with receipts and users, and the complaints that are justified.
 
     Attributes:
         receipts, board, mine: what the student's function is given.
@@ -132,7 +132,7 @@ class Complaints:
 
     @property
     def title(self) -> str:
-        """The instance, for messages."""
+        """Description of the board for messages."""
         return (
             f"{len(self.mine)} users, {len(self.receipts)} receipts, board of "
             f"{len(self.board):,} bytes"
@@ -201,13 +201,13 @@ def _plain(draws: Draws, geometry: Geometry) -> bytes:
 
 
 def _other(message: bytes, width: int) -> bytes:
-    """Return the message with another symbol and the same tag."""
+    """A message with the same tag and another symbol."""
     symbol = (int.from_bytes(message[:width], "big") + 1) % ALPHABET
     return symbol.to_bytes(width, "big") + message[width:]
 
 
 def _tear(board: list[bytes], message: bytes, given: Sequence[bytes], draws: Draws) -> None:
-    """Remove a message and write its bytes across two neighbours, in place of the given ones."""
+    """Remove a message and write its bytes across two neighbours, in place of given messages."""
     for gone in (message, *given):
         board.remove(gone)
     cut = 5 + draws.below(8)
@@ -223,7 +223,7 @@ def _due(
     board: Sequence[bytes],
     mine: dict[str, tuple[bytes, tuple[bytes, ...]]],
 ) -> dict[str, dict[int, str]]:
-    """The right answer, by looking at every row of the board for every message."""
+    """The justified complaints, by comparing every row of the board with every message."""
     due: dict[str, dict[int, str]] = {}
     for user, (envelope, messages) in mine.items():
         if receipts.get(user) != digest(envelope):

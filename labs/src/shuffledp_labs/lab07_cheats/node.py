@@ -1,4 +1,4 @@
-"""The cheating node of a running system: the shuffler, with the student's output."""
+"""The cheating node of a running system: a mix node that sends the student's output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SYMBOL: Final = 1
 
 @dataclass(frozen=True)
 class AskingWork(TamperingWork):
-    """Mix as a node does, then send the records that the answerer at `address` returns."""
+    """Mixes as a node does, but sends the records that the answerer at `address` returns."""
 
     address: str = ""
 
@@ -46,7 +46,7 @@ class AskingWork(TamperingWork):
 
 
 def asking(orders: Orders, address: str) -> Callable[[NodeServices], MixNode]:
-    """A function that makes a cheating node of an honest node's parts."""
+    """A function that makes a cheating node from an honest node's services."""
 
     def node_of(parts: NodeServices) -> MixNode:
         honest = parts.work

@@ -17,7 +17,7 @@ from shuffledp_core.errors import ShuffleDPError
 
 
 def main() -> int:
-    """Runs the node and returns the exit code."""
+    """Run the node; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="cheating-node", description="A mix node that a lab's student instructs."
     )

@@ -1,4 +1,4 @@
-"""The picture of lab 7: who notices which tampering; and a real round with the student's node."""
+"""The picture of lab 7: who notices each tampering, and a real round with the student's node."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PARTIES: Final = ("a node behind it", "the analyst", "users who look")
 
 @dataclass(frozen=True)
 class TamperingRow:
-    """One tampering, and the words of each party that noticed; "" where it did not."""
+    """One tampering, and the message of each party that noticed it; "" from the others."""
 
     what: str
     position: int
@@ -55,7 +55,7 @@ class TamperingRow:
 def observe(
     instance: Cheating, tamper: Callable[[Pool], Sequence[bytes]], what: str
 ) -> TamperingRow:
-    """A row: the round with this tampering, seen by all honest parties.
+    """The row of one tampering, as seen by all honest parties.
 
     Users hold receipts, all of them.
     """
@@ -91,7 +91,7 @@ def _users(played: PlayedRound) -> str:
 
 
 def known_rows(draws: Draws) -> list[TamperingRow]:
-    """Rows of tamperings that ship with the attacks."""
+    """Rows of the tamperings that shuffledp's attacks include."""
     rows = []
     for what, name, position in SHIPPED:
         row = observe(cheating(draws.child(name), position, 3), TAMPERINGS[name], what)
@@ -108,7 +108,7 @@ def known_rows(draws: Draws) -> list[TamperingRow]:
 
 
 def own_rows(draws: Draws, call: Callable[..., Any]) -> list[TamperingRow]:
-    """Rows of the student's function, at each position."""
+    """Rows of the student's function at each position."""
     rows = []
     for position in (1, 2, 3):
         instance = cheating(draws.child(f"own {position}"), position, 3)
@@ -130,7 +130,7 @@ def made_up_list(draws: Draws) -> TamperingRow:
 
 
 def framing(draws: Draws) -> TamperingRow:
-    """Row of a last node that accuses a valid record by a second spelling of its share."""
+    """Row of a last node that accuses a valid record, with a second encoding of its share."""
     hops = Hops(draws, 3)
     given, last = hops.input_at("", hops.terms.hops), hops.terms.hops
     listed = check_list(given.terms, given.claims, given.enrolled, given.list_signature)
@@ -149,7 +149,7 @@ def framing(draws: Draws) -> TamperingRow:
 
 
 def exchange_rows(draws: Draws) -> list[TamperingRow]:
-    """Rows of the same exchange in verified rounds, by the first node and by the last."""
+    """Rows of the exchange in verified rounds, by the first node and by the last."""
     hops = Hops(draws, 3)
     return [
         _row_of_input("exchanges", hops.input_at("", at + 1, {at: Cheat(exchange(EXCHANGES))}), at)
@@ -166,7 +166,7 @@ def _row_of_input(what: str, given: HopInput, position: int) -> TamperingRow:
 
 
 def show(showing: ShowRun) -> Path:
-    """Draws the grid; with `tamper` written, plays a real round with it as well."""
+    """Draw the grid; once `tamper` is written, also play a real round with it."""
     rows, program = known_rows(showing.draws), showing.program
     rows.append(made_up_list(showing.draws.child("list")))
     rows.append(framing(showing.draws.child("framing")))
@@ -190,7 +190,7 @@ def show(showing: ShowRun) -> Path:
 
 
 def draw(rows: Sequence[TamperingRow], file: Path) -> Path:
-    """Writes the grid."""
+    """Draw the grid and write it to a file."""
     check_installed("matplotlib", "shuffledp[plot]", "the picture")
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle

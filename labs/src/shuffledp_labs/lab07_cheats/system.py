@@ -1,4 +1,4 @@
-"""Step E of lab 7 in a running system: a node that exchanges, in plain and verified rounds."""
+"""Step E of lab 7 in a running system: a node exchanges records in plain and verified rounds."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _OUR_OWN: Final = frozenset({"UnreachableError", "NodeFault", "WorkersLost"})
 
 @dataclass(frozen=True)
 class Order:
-    """Instruction to the node: how many records to exchange, and its position."""
+    """Task for the node: its position, and the number of records to exchange."""
 
     position: int
     exchanges: int
 
     def pool(self, pool: Pool) -> dict[str, Any]:
-        """The node's knowledge, as the student's function is told it."""
+        """The node's pool as argument of the student's function."""
         return {
             "records": tuple(pool.records),
             "position": pool.position,
@@ -57,7 +57,7 @@ class Order:
 
 
 def batch_of(batch: Any) -> list[bytes]:
-    """Return a student's batch from a real round; raise `CheckFailure` if it is not bytes."""
+    """The student's batch from a real round; `CheckFailure` unless it is a list of bytes."""
     if not is_list_of_bytes(batch):
         raise CheckFailure(
             f"tamper gives a list of bytes, a real round: it gave {kind_of(batch)}; see its "
@@ -78,7 +78,7 @@ def noticed_by(seen: Observation) -> str:
 
 
 def check_rounds(attempt: CheckAttempt) -> str:
-    """E-rounds: the student's exchange in a plain round, and the same in a verified one."""
+    """E-rounds: the student's exchange in a plain round, and in a verified round."""
     order = Order(1 + attempt.draws.below(3), 5 + attempt.draws.below(5))
     attempt.progress(
         f"three nodes, the one at position {order.position} with your code, for {HONEST} users: a "
@@ -124,7 +124,7 @@ def _require_unnoticed(seen: Again, order: Order) -> None:
 
 @dataclass(frozen=True)
 class Honest:
-    """A verified round without cheating: its history's bytes (0: unpublished), and geometry."""
+    """A verified round without cheating: length of its history (0: unpublished), and geometry."""
 
     history: int
     geometry: Geometry
@@ -132,7 +132,7 @@ class Honest:
 
 @dataclass(frozen=True)
 class Again:
-    """Outcomes of the same attack in both mixing modes, and of a verified round without it.
+    """Outcomes of one attack in both mixing modes, and of a verified round without an attack.
 
     Attributes:
         plain, stopped: what was observed of the plain round, and of the verified one.
@@ -149,7 +149,7 @@ class Again:
 
     @property
     def names_node(self) -> bool:
-        """Return True if the cheating node is named, by its position."""
+        """Return True if the error names the cheating node by its position."""
         return f"node {self.stopped.position}: " in self.reason
 
 
@@ -185,7 +185,7 @@ async def play_twice(order: Order, call: Callable[..., Any]) -> Again:
 
 
 async def play(order: Order, answer: Callable[[Pool], Sequence[bytes]]) -> Observation:
-    """Play a plain round, and return what was observed."""
+    """Play a plain round; return what its parties observed."""
     async with (
         Answerer(answer) as answerer,
         running_system(programs={MALICIOUS: [_PROCESS, "--ask", answerer.address]}) as system,

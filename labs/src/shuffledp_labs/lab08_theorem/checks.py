@@ -41,7 +41,7 @@ def draw_cell(draws: Draws, users: tuple[int, ...], symbols: tuple[int, ...]) ->
 
 
 def draw_until(draws: Draws, draw: Callable[[Draws], Any], fits: Callable[[Any], bool]) -> Any:
-    """Draw until the condition holds.
+    """Draw until the draw fits.
 
     Each draw satisfies it with probability above 1/20, so that the limit is never reached.
     """
@@ -59,7 +59,7 @@ def describe_cell(cell: Cell) -> str:
 
 
 def check_delta(attempt: CheckAttempt) -> str:
-    """B: equality with the exact δ, one direction, of the whole histogram."""
+    """B: `delta` equals the exact δ of the whole histogram in one direction."""
     datasets = [
         draw_until(attempt.draws, partial(_dataset, symbols=k), _telling) for k in (2, 3, 4, 3, 4)
     ]
@@ -106,7 +106,7 @@ def _distance(answer: Fraction | int, exact: Fraction) -> str:
 
 
 def check_worst(attempt: CheckAttempt) -> str:
-    """C: the largest δ, and a dataset that attains it."""
+    """C: `worst` gives the largest δ, and a dataset that attains it."""
     draws = attempt.draws
     cells = [draw_cell(draws, (3, 4, 5), (k,)) for k in (2, 3, 4)]
     # In one cell no dataset of equal users is the worst, in another one not all others at the third
@@ -160,7 +160,7 @@ def _check_values(what: str, values: object, count: int, symbols: int) -> None:
 
 
 def check_printed(attempt: CheckAttempt) -> str:
-    """D: the printed theorem is false in these cells."""
+    """D: `refute` finds cells in which the printed theorem is false."""
     cells = _cells_where_false(attempt.draws, statements.printed_theorem, (4, 5), (3, 4))
     cell = _check_refuted(attempt, statements.printed_theorem, cells, "Theorem 1 as printed")
     printed, one_bin, exact = (
@@ -179,7 +179,7 @@ def check_printed(attempt: CheckAttempt) -> str:
 
 
 def check_mixed(attempt: CheckAttempt) -> str:
-    """D: eight statements in a drawn order, each with drawn cells."""
+    """D: `refute` judges eight statements in a drawn order, each with drawn cells."""
     statement_list = attempt.draws.permute(_mixture(attempt.draws))
     for number, (statement, cells) in enumerate(statement_list, 1):
         attempt.progress(f"statement {number} of {len(statement_list)}")
@@ -224,7 +224,7 @@ def _mixture(draws: Draws) -> list[tuple[Statement, tuple[Cell, ...]]]:
 def _cells_where_false(
     draws: Draws, statement: Statement, users: tuple[int, ...], symbols: tuple[int, ...]
 ) -> tuple[Cell, ...]:
-    """Drawn cells, the last one of them such that the statement is false there."""
+    """Drawn cells, in the last of which the statement is false."""
 
     def false(cell: Cell) -> bool:
         return worst_case(cell)[0] > statement(*cell)
@@ -234,7 +234,7 @@ def _cells_where_false(
 
 
 def _restrict_to_cells(statement: Statement, cells: tuple[Cell, ...]) -> Callable[..., Fraction]:
-    """The statement as the student's program asks it: for these cells, and no larger ones."""
+    """The statement as a function for the student's program, defined only on these cells."""
 
     def ask(*cell: Any) -> Fraction:
         if cell not in cells:
@@ -260,7 +260,7 @@ def _check_accepted(
 def _check_refuted(
     attempt: CheckAttempt, statement: Statement, cells: tuple[Cell, ...], name: str
 ) -> Cell:
-    """The cell of the witness, once it is verified."""
+    """Verify the student's witness against a statement; return its cell."""
     answer = attempt.program.call(
         "refute", _restrict_to_cells(statement, cells), cells, seconds=SECONDS
     )
@@ -276,7 +276,7 @@ def _check_refuted(
 
 
 def check_witness(statement: Statement, cells: tuple[Cell, ...], answer: Any, name: str) -> None:
-    """Verify a witness only by its event: P(event) > e^ε P'(event) + δ on neighbours."""
+    """Verify a witness by its event alone: P(event) > e^ε P'(event) + δ on neighbours."""
     if not isinstance(answer, tuple) or len(answer) != 4:
         raise CheckFailure(
             f"{name}: refute must return None or (cell, first, second, event); see step D"

@@ -22,7 +22,7 @@ Cell: TypeAlias = tuple[int, int, Fraction, Fraction]
 
 
 def others_of(cell: Cell) -> Iterable[tuple[int, ...]]:
-    """All datasets of the users who do not change, up to their order."""
+    """All datasets of the users who do not change, without regard to order."""
     users, symbols, _, _ = cell
     return combinations_with_replacement(range(symbols), users - 1)
 
@@ -65,7 +65,7 @@ def delta_of(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, ...
 
 @lru_cache(maxsize=4096)
 def worst_case(cell: Cell) -> tuple[Fraction, tuple[tuple[int, ...], ...]]:
-    """The largest δ over all datasets of the others, and all those that attain it. Exact.
+    """The largest δ over all datasets of the others, and all datasets that attain it. Exact.
 
     The other direction needs no search of its own: it is the dataset in which the others' 0 and 1
     change places.
@@ -94,7 +94,7 @@ def _integer_weights(p: Fraction, q: Fraction, common: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=20_000)
 def _law(symbols: int, true: int, false: int, values: tuple[int, ...]) -> dict[Histogram, int]:
-    """Weights of the histograms, by one user more at a time.
+    """Weights of the histograms, by adding one user after the other.
 
     Datasets share what they begin with.
     """

@@ -30,14 +30,14 @@ TRIALS = 20_000
 
 
 def cell_at(epsilon: float) -> Cell:
-    """The picture's cell at this ε; e^ε and e^ε0 are the floats' own rationals."""
+    """The cell of the picture at this ε; e^ε and e^ε0 are the exact values of the floats."""
     odds = Fraction(math.exp(LOCAL))
     return USERS, SYMBOLS, odds / (odds + SYMBOLS - 1), Fraction(math.exp(epsilon))
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """δ of one cell by each way of counting, from the printed theorem to the certificate."""
+    """δ of one cell under each bound, from the printed theorem to the certificate."""
 
     printed: float
     repaired: float
@@ -46,7 +46,7 @@ class Ladder:
 
 
 def ladder(epsilon: float, worst: Callable[..., Any]) -> Ladder:
-    """The ladder at one ε of the picture's round; `worst` is the student's."""
+    """All bounds at one ε of the picture's round; `worst` is the student's function."""
     from shuffledp_core.mechanisms import KRRHistogram
     from shuffledp_privacy.histogram.published import weak_adversary_delta
 
@@ -61,7 +61,7 @@ def ladder(epsilon: float, worst: Callable[..., Any]) -> Ladder:
 
 
 def draw(worst: Callable[..., Any], file: Path) -> None:
-    """Writes the picture: δ over ε, printed, exact and certified."""
+    """Draw δ over ε: printed, exact and certified."""
     from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     epsilons = [0.1 * step for step in range(1, 20)]
@@ -91,7 +91,7 @@ def draw(worst: Callable[..., Any], file: Path) -> None:
 
 
 def play(witness: tuple[Any, ...], trials: int = TRIALS) -> tuple[float, float]:
-    """The frequencies of the witness's event on both datasets, by the client's own sampler."""
+    """Frequencies of the witness's event on both datasets, with the client's own sampler."""
     from shuffledp_adversary.audit.sampling import shuffled_counts
     from shuffledp_core.mechanisms import KRRHistogram
     from shuffledp_sim.users.sealing import sealing_pool
@@ -110,7 +110,7 @@ def play(witness: tuple[Any, ...], trials: int = TRIALS) -> tuple[float, float]:
 
 
 def describe_play(witness: tuple[Any, ...], in_first: float, in_second: float) -> str:
-    """Describe the real samplers' result beside the printed promise."""
+    """Describe the result with real samplers, and the bound that the theorem promises."""
     promised = float(statements.printed_theorem(*witness[0]))
     growth = float(witness[0][3])
     one_bin = float(statements.best_bin(*witness[0]))

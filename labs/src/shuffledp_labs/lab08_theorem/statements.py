@@ -34,7 +34,7 @@ def repaired_theorem(users: int, symbols: int, p: Fraction, growth: Fraction) ->
 
 
 def third_symbol(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The δ of all others at a third symbol, said to be that of the worst dataset.
+    """The δ of the dataset with all others at a third symbol, as if it were the worst.
 
     Three symbols or more.
     """
@@ -42,12 +42,12 @@ def third_symbol(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fra
 
 
 def exact_worst(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The truth itself."""
+    """The exact largest δ."""
     return worst_case((users, symbols, p, growth))[0]
 
 
 def lowered_in_one_cell(cell: Cell, part: Fraction) -> Statement:
-    """The truth, but in one cell too small by this part."""
+    """The exact largest δ, except in one cell, where it is too small by `part`."""
 
     def statement(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
         value = exact_worst(users, symbols, p, growth)
@@ -114,7 +114,7 @@ def printed_at(at_x0: int, users: int, symbols: int, p: Fraction, growth: Fracti
 
 @lru_cache(maxsize=4096)
 def repaired_at(at_x0: int, users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """δ of the number of messages that say x0, the changed user at x0 or elsewhere. Exact."""
+    """δ of the number of messages x0, with the changed user at x0 or elsewhere. Exact."""
     here, elsewhere = _bin_of_x0(at_x0, users, p, (1 - p) / (symbols - 1))
     return sum(
         (
@@ -126,7 +126,7 @@ def repaired_at(at_x0: int, users: int, symbols: int, p: Fraction, growth: Fract
 
 
 def best_bin(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The largest δ from only the count of x0, over all datasets and both directions."""
+    """The largest δ of the count of x0 alone, over all datasets and both directions."""
     q = (1 - p) / (symbols - 1)
     largest = ZERO
     for at_x0 in range(users):
@@ -144,7 +144,7 @@ def best_bin(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fractio
 def _bin_of_x0(
     at_x0: int, users: int, p: Fraction, q: Fraction
 ) -> tuple[list[Fraction], list[Fraction]]:
-    """Law of the messages that say x0: the changed user at x0, and elsewhere."""
+    """Laws of the number of messages x0, with the changed user at x0 and elsewhere."""
     common = _convolve(_binomial(at_x0, p), _binomial(users - 1 - at_x0, q))
     return _convolve(common, [1 - p, p]), _convolve(common, [1 - q, q])
 
@@ -165,7 +165,7 @@ def _convolve(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
 
 
 def _delta_among_uniform(size: int, cell: Cell) -> Fraction:
-    """δ of one user's message among `size` - 1 uniform ones.
+    """δ of one user's message among `size` - 1 uniform messages.
 
     It is E[(Σ_i (M_0 - e^ε M_1)(Y_i))_+] k/size, Y_i uniform.
     """

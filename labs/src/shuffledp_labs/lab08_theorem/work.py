@@ -1,4 +1,4 @@
-"""Lab 8, Trust no theorem: your work. The handout (README.md) says what each function must do.
+"""Lab 8, Trust no theorem: write the functions. The handout (README.md) specifies each.
 
 All numbers are rationals (`fractions.Fraction`): `p` is the probability that a user sends its own
 symbol, `growth` is e^ε, and every other symbol is sent with probability (1 - p) / (symbols - 1).

@@ -73,7 +73,7 @@ ROUNDING = 1e-12
 
 
 def check_interval(attempt: CheckAttempt) -> str:
-    """B: both ends, at the borders as well."""
+    """B: `interval` has both ends right, also for no successes and for successes only."""
     from shuffledp_adversary.evidence import clopper_pearson
 
     draws, cases = attempt.draws, [(0, attempt.draws.integer(5, 60)), (7, 7)]
@@ -115,7 +115,7 @@ def _is_probability(end: object) -> bool:
 
 
 def check_strong(attempt: CheckAttempt) -> str:
-    """C: the mean bound reaches nine tenths of that of shuffledp's audit, on the same samples."""
+    """C: the mean bound reaches nine tenths of shuffledp's own audit, on the same samples."""
     draws, sampler = attempt.draws, Sampler(attempt.draws.child("samples"))
     low = draws.fraction(_hundredths(8), _hundredths(12), 100)
     lopsided_pair = one_sided(low, 3 * low)
@@ -153,7 +153,7 @@ def _share(attempt: CheckAttempt, sampler: Sampler, pair: AuditedPair, trials: i
 
 
 def check_sound(attempt: CheckAttempt) -> str:
-    """C: on randomised response, whose ε is attained by either outcome, excesses stay rare."""
+    """C: on randomised response, bounds above the true ε stay rare."""
     for confidence in (CONFIDENCE, 1 - 1e-9):
         _check_extreme_samples(attempt, confidence)
     odds = attempt.draws.fraction(_hundredths(200), _hundredths(500), 4)
@@ -163,7 +163,7 @@ def check_sound(attempt: CheckAttempt) -> str:
 
 
 def check_quiet(attempt: CheckAttempt) -> str:
-    """C: equal laws over many outcomes have ε = 0, although their samples look different."""
+    """C: on equal laws with many outcomes, whose samples differ, the bound stays near 0."""
     outcomes = attempt.draws.integer(450, 550)
     return _count_excesses(
         attempt,
@@ -175,7 +175,7 @@ def check_quiet(attempt: CheckAttempt) -> str:
 
 
 def check_delta(attempt: CheckAttempt) -> str:
-    """C-delta: `audit` takes δ into account: an event of probability δ is no evidence."""
+    """C-delta: `audit` uses δ: an event of probability δ is no evidence of a larger ε."""
     delta = attempt.draws.fraction(_hundredths(5), _hundredths(10), 100)
     pair = rare(delta, attempt.draws.integer(10, 20))
     return _count_excesses(
@@ -208,7 +208,7 @@ def _count_excesses(
 
 
 def _check_extreme_samples(attempt: CheckAttempt, confidence: float) -> None:
-    """Check samples without a common outcome, which any sound audit must doubt.
+    """Check samples without a common outcome, which bound ε only as far as their size allows.
 
     Under randomised response with the largest odds for which they have a probability above
     1 - confidence, a sound audit must not exceed the true ε.
@@ -240,7 +240,7 @@ def _call_audit(
 
 
 def check_liars(attempt: CheckAttempt) -> str:
-    """D: six clients, two or three of them false, each kind of fault among them."""
+    """D: `liars` finds the two or three faulty clients among six, with every kind of fault."""
     draws = attempt.draws
     krr = sealed.draw_krr(draws)
     geo = sealed.draw_geo(draws)
@@ -256,7 +256,7 @@ def check_liars(attempt: CheckAttempt) -> str:
 
 
 def check_crowd(attempt: CheckAttempt) -> str:
-    """D: many honest clients, whose claims are as tight as they can be, and one that lies."""
+    """D: `liars` finds one faulty client among many honest ones whose claims are tight."""
     draws = attempt.draws
     group = [
         sealed.honest(draws.choice((sealed.draw_krr, sealed.draw_response))(draws))

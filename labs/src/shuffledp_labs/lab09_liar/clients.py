@@ -1,4 +1,4 @@
-"""Sealed clients behind one function: shuffledp's samplers, some of them faulty."""
+"""Clients behind one function that hides their code: shuffledp's samplers, some faulty."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Client:
 
 
 def honest(spec: Spec) -> Client:
-    """A client that runs what it claims."""
+    """A client that runs the mechanism it claims."""
     return Client(spec, spec.sample)
 
 
@@ -72,7 +72,7 @@ def coin_not_flipped(spec: RRShuffle) -> Client:
 
 
 def improbable(answers: int, chance: float) -> Client:
-    """A client that draws no noise in `answers` answers, which happens with this probability.
+    """A client whose `answers` answers have no noise, an event of probability `chance`.
 
     Its claim allows for that: no sound audit at a higher confidence accuses it.
     """
@@ -82,7 +82,7 @@ def improbable(answers: int, chance: float) -> Client:
 
 
 class SealedClients:
-    """All clients of one check.
+    """All clients of one check, accessible only through `ask`.
 
     Their answers come from the check's draws alone, so that a replay gives the same.
     """

@@ -1,4 +1,4 @@
-"""Pairs of laws with a known ε, and samples of them, with which the audits of lab 9 are tested."""
+"""Pairs of laws with a known ε, and samples from them, to test the audits of lab 9."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class AuditedPair:
         return max(_epsilon(likely, other, self.delta) for likely, other in ways)
 
     def swap(self) -> AuditedPair:
-        """Exchange the two laws."""
+        """The pair with its two laws exchanged."""
         return AuditedPair(self.second, self.first, self.delta)
 
 
 def _epsilon(likely: Sequence[Fraction], other: Sequence[Fraction], delta: Fraction) -> float:
-    """The smallest ε >= 0 at which δ is enough in this direction; infinite where none is."""
+    """The smallest ε >= 0 at which δ suffices in this direction; infinite if there is none."""
 
     def enough(growth: Fraction) -> bool:
         return (
@@ -108,7 +108,7 @@ def equal(outcomes: int, delta: Fraction) -> AuditedPair:
 
 
 class Sampler:
-    """Samples of pairs, all from one stream of draws.
+    """Samples from pairs of laws, all from one stream of draws.
 
     The names of the outcomes are drawn, too, and carry no meaning.
     """

@@ -32,12 +32,12 @@ wolf.
 
 
 def pair() -> AuditedPair:
-    """The exact laws of the audited histograms."""
+    """The exact laws of the histograms that are audited."""
     return shuffled_krr(USERS, SYMBOLS, Fraction(math.exp(LOCAL)), Fraction(DELTA))
 
 
 def certified_epsilon() -> float:
-    """The accountant's certificate for that round."""
+    """The accountant's certified ε for the audited round."""
     from shuffledp_privacy.bounds import Setting, epsilon_bounds
 
     return epsilon_bounds(_spec(), Setting(USERS, USERS), DELTA).certified
@@ -56,7 +56,7 @@ def rounds(trials: int) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def audit_by_trials(audit: Callable[..., float], most: int = TRIALS[-1]) -> dict[int, float]:
-    """The student's bound after each number of trials."""
+    """The student's lower bound for each number of trials."""
     first, second = rounds(most)
     return {
         trials: audit(first[:trials], second[:trials], DELTA, CONFIDENCE)
@@ -66,7 +66,7 @@ def audit_by_trials(audit: Callable[..., float], most: int = TRIALS[-1]) -> dict
 
 
 def draw(bounds: dict[int, float], file: Path) -> None:
-    """Writes the picture: bounds over trials, with the true and the certified ε."""
+    """Draw the bounds over the number of trials, with the true and the certified ε."""
     from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     xs = list(bounds)
@@ -97,7 +97,7 @@ def _spec() -> KRRHistogram:
 
 
 def show(showing: ShowRun) -> Path:
-    """Audits the real client's sampler with the student's code, and draws the bounds."""
+    """Audit the real client's sampler with the student's code, and draw the bounds."""
     picture = showing.out / "audit.png"
     showing.progress(f"{TRIALS[-1]:,} rounds of {USERS} real samplers on each of two datasets")
     bounds = audit_by_trials(

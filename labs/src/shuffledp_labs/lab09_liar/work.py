@@ -1,4 +1,4 @@
-"""Lab 9, Catch the liar: your work. The handout (README.md) says what each function must do."""
+"""Lab 9, Catch the liar: write the functions. The handout (README.md) specifies each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step D: the real accountant's ledger, and versions of it with a deliberate fault."""
+"""Step D of lab 10: the real accountant's ledger, and versions with a deliberate fault."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Reply = tuple[str, bytes | str | None]
 
 
 class SealedAccountant:
-    """An accountant whose fault, if it has one, is not disclosed."""
+    """An accountant that may have a fault, which is not disclosed."""
 
     def __init__(self, fault: str, users: int, strict: Ledger, wide: Ledger, file: Path) -> None:
-        """Seals an accountant.
+        """Build an accountant with this fault, which may be none.
 
         Args:
             fault: one of `FAULTS`.
@@ -129,7 +129,7 @@ class SealedAccountant:
 
 @contextmanager
 def open_sealed(fault: str, users: int, budget: float) -> Iterator[SealedAccountant]:
-    """An accountant on a database of its own, in a folder of its own."""
+    """An accountant with its own database and folder."""
     from shuffledp_accountant.ledger.charges import Budget
     from shuffledp_accountant.ledger.ledger import Ledger
     from shuffledp_core.privacy import CompositionRule
@@ -161,12 +161,12 @@ def _without_certificate(reply: Reply) -> Reply:
 
 
 def _id(name: str, again: int) -> str:
-    """The ledger's id of a round; the student's is any text."""
+    """Map a round id of the student's, which may be any text, to one that the ledger accepts."""
     return sha256(f"{again} {name}".encode()).hexdigest()[:32]
 
 
 def _certificate(account: Account) -> bytes:
-    """Stand-in for the signed certificate: the charge's place in the account."""
+    """Stand-in for the signed certificate: the charge's position in the account."""
     from shuffledp_core.documents.signed import to_json
 
     return to_json(account.position)

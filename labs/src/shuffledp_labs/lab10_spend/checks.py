@@ -37,7 +37,7 @@ KILLS: Final = 20
 
 
 def kills() -> int:
-    """Number of kills in C-kill: `KILLS`, or the environment's value."""
+    """Number of kills in C-kill: `KILLS`, or as set by the environment."""
     try:
         return max(1, int(os.environ.get(KILLS_VARIABLE, "")))
     except ValueError:
@@ -45,7 +45,7 @@ def kills() -> int:
 
 
 def check_sound(attempt: CheckAttempt) -> str:
-    """B: never below the exact value, never above the sum."""
+    """B: `compose` is never below the exact ε, and never above the sum."""
     cases = [
         ((), 1e-3),
         ((attempt.draws.integer(2, 9) / 10,), 0.0),
@@ -78,7 +78,7 @@ def check_sound(attempt: CheckAttempt) -> str:
 
 
 def check_sharp(attempt: CheckAttempt) -> str:
-    """B: if many rounds compose to less than their sum, the bound is below the sum."""
+    """B: if many rounds compose to less than their sum, `compose` is below the sum."""
     for most in (30, 60, 100):
         epsilon = attempt.draws.integer(5, 15) / 100
         rounds = (epsilon,) * most + (epsilon / 2,) * attempt.draws.integer(10, 30)
@@ -94,7 +94,7 @@ def check_sharp(attempt: CheckAttempt) -> str:
 
 
 def check_history(attempt: CheckAttempt) -> str:
-    """C: every call answers as the rules say."""
+    """C: the ledger answers every call of a history as the rules require."""
     count = 0
     for number in range(3):
         budget, calls = draw_history(attempt.draws, 40)
@@ -112,7 +112,7 @@ def check_history(attempt: CheckAttempt) -> str:
 
 
 def check_kills(attempt: CheckAttempt) -> str:
-    """C: after a kill at any moment nothing acknowledged is lost or charged twice."""
+    """C: after a kill at any moment, nothing acknowledged is lost or charged twice."""
     total = kills()
     budget = total * LARGEST_LIFE
     model = Model(budget)
@@ -138,7 +138,7 @@ def check_kills(attempt: CheckAttempt) -> str:
 
 
 def check_together(attempt: CheckAttempt) -> str:
-    """C: two programs use one file at the same time."""
+    """C: two programs can use one file at the same time."""
     budget = attempt.draws.integer(20, 40) * 100_000
     cost = attempt.draws.integer(1, 5) * 100_000
     with StudentProgram(attempt.file, attempt.scratch, until=attempt.program.until) as program:
@@ -151,7 +151,7 @@ def check_together(attempt: CheckAttempt) -> str:
 
 
 def check_judge(attempt: CheckAttempt) -> str:
-    """D: the real accountant and four broken ones, each named."""
+    """D: `judge` names the fault of four broken accountants, and passes the real one."""
     from shuffledp_labs.lab10_spend.accountants import FAULTS, open_sealed
 
     for fault in attempt.draws.permute(FAULTS):
@@ -198,7 +198,7 @@ def _call_compose(attempt: CheckAttempt, rounds: tuple[float, ...], delta: float
 
 
 def _draw_rounds(draws: Draws, most: int) -> tuple[tuple[float, ...], float]:
-    """Draws rounds of up to three different ε, not in order, and a δ."""
+    """Draw rounds of up to three different ε, unsorted, and a δ."""
     kinds = [draws.integer(2, 90) / 100 for _ in range(3)]
     return tuple(draws.choice(kinds) for _ in range(most)), 10.0 ** -draws.integer(1, 8)
 

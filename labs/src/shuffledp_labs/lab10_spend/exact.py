@@ -1,4 +1,4 @@
-"""Step B: the exact ε of several pure rounds, and the textbook's bounds on it.
+"""Step B of lab 10: the exact ε of several pure rounds, and textbook bounds on it.
 
 The worst case of ε_i-differentially private rounds is randomised response in each (Kairouz, Oh and
 Viswanath, "The Composition Theorem for Differential Privacy", 2015, Theorem 3.4): loss ε_i with
@@ -45,7 +45,7 @@ def exact_epsilon(rounds: Sequence[float], delta: float) -> float:
 
 
 def basic(rounds: Sequence[float]) -> float:
-    """The sum of all ε: δ is not used."""
+    """The sum of all ε, valid for every δ."""
     return math.fsum(rounds)
 
 

@@ -1,4 +1,4 @@
-"""Step C: what a ledger of whole numbers has to be, as a model in memory.
+"""Step C of lab 10: a correct ledger of whole numbers, as a model in memory.
 
 It also draws histories of calls.
 """
@@ -24,7 +24,7 @@ LARGEST_LIFE: Final = 4 * LARGEST_COST
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a method on a round; `cost` is of `reserve` only."""
+    """A call of a ledger's method for a round; only `reserve` has a `cost`."""
 
     method: str
     round_id: str
@@ -38,7 +38,7 @@ class Call:
 
 @dataclass
 class ModelEntry:
-    """A round of the model.
+    """A round in the model.
 
     `total` is what was spent with it when it was charged, `certificate` None until seen.
     """
@@ -51,7 +51,7 @@ class ModelEntry:
 
 @dataclass
 class Model:
-    """The ledger, in memory."""
+    """A correct ledger in memory."""
 
     budget: int
     rounds: dict[str, ModelEntry] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Model:
         return sum(entry.cost for entry in self.rounds.values() if entry.state != RELEASED)
 
     def refusal(self, call: Call) -> str:
-        """Why a call is refused; empty if it is not."""
+        """The reason to refuse a call; "" if it is allowed."""
         entry = self.rounds.get(call.round_id)
         if call.method == "reserve":
             return self._reserve_refusal(entry, call.cost)
@@ -72,7 +72,7 @@ class Model:
         return f"a {other} round" if entry.state == other else ""
 
     def do(self, call: Call) -> None:
-        """Apply a call that is not refused."""
+        """Apply a call that is allowed."""
         if call.method == "reserve":
             self.rounds.setdefault(
                 call.round_id, ModelEntry(call.cost, self.total_spent + call.cost)
@@ -89,7 +89,7 @@ class Model:
 
 
 def draw_history(draws: Draws, length: int) -> tuple[int, list[Call]]:
-    """Draws a budget and calls on it, in which every rule is met at least once."""
+    """Draw a budget and a sequence of calls that meets every rule at least once."""
     costs = [draws.integer(1, 60) * 10_000 for _ in range(4)]
     budget = sum(costs)
     a, b, c, d = (
@@ -131,7 +131,7 @@ def _draw_call(draws: Draws, names: list[str], costs: list[int]) -> Call:
 
 
 class Life:
-    """An endless sequence of calls that a ledger accepts, each of which changes its state."""
+    """An endless sequence of calls, each of which a ledger accepts and changes its state."""
 
     def __init__(self, draws: Draws, model: Model) -> None:
         self._draws = draws
@@ -144,7 +144,7 @@ class Life:
         return Call("reserve", f"round {self._number}", self._draws.integer(1, LARGEST_COST))
 
     def ending(self) -> Call:
-        """The end of a round that is reserved."""
+        """A call that ends a reserved round."""
         live = [name for name, entry in self._model.rounds.items() if entry.state == RESERVED]
         # Released more often than settled, or the budget would soon be gone.
         return Call(self._draws.choice(("settle", "release", "release")), self._draws.choice(live))

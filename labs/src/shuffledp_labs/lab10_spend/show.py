@@ -29,7 +29,7 @@ def one_day() -> float:
 
 
 def accountant(days: int) -> float:
-    """The accountant's ε of `days` days.
+    """The accountant's composed ε of `days` days.
 
     It composes all that a round's analysis knows, not only its ε.
     """
@@ -41,7 +41,7 @@ def accountant(days: int) -> float:
 
 
 def show(showing: ShowRun) -> Path:
-    """Spends and draws; what is not written yet is left out."""
+    """Draw the bounds and use the ledger; functions not written yet are left out."""
     from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     daily = one_day()
@@ -83,7 +83,7 @@ def show(showing: ShowRun) -> Path:
 
 
 def _spent_by_your_ledger(showing: ShowRun, daily: float) -> str:
-    """Describe how many days the student's and the accountant's ledger pay for.
+    """Describe the number of days that the student's and the accountant's ledger pay for.
 
     The first adds up, the second composes.
     """

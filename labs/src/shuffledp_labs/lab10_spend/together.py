@@ -1,4 +1,4 @@
-"""Step C: two programs on one file. The second asks while the first waits for its certificate."""
+"""Step C: two programs on one file; the second calls while the first waits for `sign`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WRITE_LOCKS: Final = (("", 0x40000001), ("-shm", 120))
 
 @dataclass
 class ConcurrentAnswer:
-    """A program's answer: a certificate, a refusal, or a fault."""
+    """The answer to a program's call: a certificate, a refusal, or a fault."""
 
     certificate: object = None
     no: bool = False
@@ -92,7 +92,7 @@ def at_once(
 
 
 def check_one_place(first: Seat, second: Seat, budget: int, spent: int) -> None:
-    """Check two rounds of which the budget covers one."""
+    """Check two rounds of which the budget covers only one."""
     cost = (budget - spent) * 3 // 5
     answers = at_once(
         first, second, (Call("reserve", "left", cost), Call("reserve", "right", cost))
@@ -107,7 +107,7 @@ def check_one_place(first: Seat, second: Seat, budget: int, spent: int) -> None:
 
 
 def check_same_round(first: Seat, second: Seat, spent: int, cost: int) -> None:
-    """Check one round that is requested twice."""
+    """Check one round that two programs reserve."""
     call = Call("reserve", "same", cost)
     answers = at_once(first, second, (call, call))
     if any(answer.no for answer in answers):
@@ -123,7 +123,7 @@ def check_same_round(first: Seat, second: Seat, spent: int, cost: int) -> None:
 
 
 def check_room_for_both(first: Seat, second: Seat, spent: int, cost: int) -> None:
-    """Check two rounds that the budget covers.
+    """Check two rounds that the budget covers together.
 
     Each certificate says what was spent when its round was charged.
     """

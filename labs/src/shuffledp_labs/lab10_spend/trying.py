@@ -1,4 +1,4 @@
-"""Step C: a student's ledger beside the model, call by call, killed or not."""
+"""Step C of lab 10: compares a student's ledger with the model, call by call, also with kills."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class KillNow(Exception):  # noqa: N818 - raised on purpose, in the middle of a 
 
 
 class Signer:
-    """Makes certificates and remembers what each of them says."""
+    """Makes certificates, and remembers the content of each."""
 
     def __init__(self, draws: Draws) -> None:
         self._draws = draws
         self.issued: dict[bytes, int] = {}
 
     def sign(self, *arguments: object) -> bytes:
-        """A certificate of the stated total; different bytes each time."""
+        """A certificate of the stated total, with different bytes each time."""
         if len(arguments) != 1 or type(arguments[0]) is not int:
             raise CheckFailure(
                 "sign takes one whole number, what is spent with this round; not "
@@ -41,13 +41,13 @@ class Signer:
         return certificate
 
     def sign_and_kill(self, *arguments: object) -> bytes:
-        """Signs, and the process is killed before it has the certificate."""
+        """Sign, but kill the process before it gets the certificate."""
         self.sign(*arguments)
         raise KillNow
 
 
 class Seat:
-    """A student's program with the ledger of a file open."""
+    """A student's program that has the ledger of a file open."""
 
     def __init__(self, program: StudentProgram, file: str, budget: int, signer: Signer) -> None:
         self.program = program
@@ -58,15 +58,15 @@ class Seat:
 
     @property
     def path(self) -> Path:
-        """The ledger's file, as the grader sees it."""
+        """Path of the ledger's file for the grader."""
         return self.program.scratch / self._file
 
     def reopen(self) -> None:
-        """Opens the file again, in a fresh process where the old one was killed."""
+        """Open the file again; in a fresh process if the old one was killed."""
         self._ledger = self.program.new("BudgetLedger", self._file, self._budget)
 
     def do(self, call: Call, sign: Any = None, seconds: float = 10.0) -> object:
-        """Makes a call. Raises `StudentException` where the ledger does."""
+        """Make a call. Raises `StudentException` if the ledger raises."""
         arguments = [call.cost, sign or self.signer.sign] if call.method == "reserve" else []
         return self.program.method(
             self._ledger, call.method, call.round_id, *arguments, seconds=seconds
@@ -81,7 +81,7 @@ class Seat:
 
 
 def try_call(seat: Seat, call: Call, where: str) -> tuple[bool, object]:
-    """Make a call; returns whether it was refused, and its result."""
+    """Make a call; return whether it was refused, and its result."""
     try:
         return False, seat.do(call)
     except StudentException as raised:
@@ -91,7 +91,7 @@ def try_call(seat: Seat, call: Call, where: str) -> tuple[bool, object]:
 
 
 def compare(seat: Seat, model: Model, call: Call, where: str) -> None:
-    """Makes a call on the ledger and on the model.
+    """Make a call on the ledger and on the model, and compare the outcomes.
 
     Both must give the same answer and the same total.
     """
@@ -111,7 +111,7 @@ def compare(seat: Seat, model: Model, call: Call, where: str) -> None:
 def check_certificate(
     signer: Signer, model: Model, call: Call, returned: object, where: str
 ) -> None:
-    """Check that the certificate is the first one again, or a new one with the right total."""
+    """Check a certificate: equal to the round's first one, or new with the right total."""
     entry = model.rounds[call.round_id]
     if not isinstance(returned, bytes) or returned not in signer.issued:
         raise CheckFailure(
@@ -129,7 +129,7 @@ def check_certificate(
 
 
 def check_spent(seat: Seat, model: Model, where: str) -> None:
-    """The ledger has spent what the model has."""
+    """Check that the ledger has spent as much as the model."""
     off = seat.total_spent() - model.total_spent
     if off:
         raise CheckFailure(f"{where}, total_spent() is off by {off:+,} millionths {READ}")
@@ -181,7 +181,7 @@ def interrupt(seat: Seat, model: Model, call: Call, seconds: float | None, where
 
 
 def _settle_doubt(seat: Seat, model: Model, call: Call, where: str) -> None:
-    """Follow the ledger: a change that was interrupted was made completely or not at all."""
+    """Check that an interrupted change was made completely or not at all; update the model."""
     before, now = model.total_spent, seat.total_spent()
     # A round that ends keeps its charge or gives all of it back.
     change = {"reserve": call.cost, "settle": 0}.get(call.method)

@@ -1,4 +1,4 @@
-"""Lab 10, Spend it once: write the bodies. README.md says what each function has to do."""
+"""Lab 10, Spend it once: write the functions. README.md specifies each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def compose(rounds: tuple[float, ...], delta: float) -> float:
-    """ε of all rounds together at `delta`: never below the truth, and never above the sum.
+    """ε of all rounds together at `delta`: not below the exact value, and not above the sum.
 
     Args:
         rounds: ε of each round, in nats; each round is (ε, 0)-differentially private, on the same
@@ -35,11 +35,11 @@ class BudgetLedger:
     """
 
     def __init__(self, file: str, budget: int) -> None:
-        """Opens the ledger, or makes it."""
+        """Open the ledger's file, or create it."""
         raise NotImplementedError
 
     def reserve(self, round_id: str, cost: int, sign: Callable[[int], bytes]) -> bytes:
-        """Charges `cost` for a round, and returns its certificate.
+        """Charge `cost` for a round, and return the certificate.
 
         For a round that is reserved or settled already, at this cost: the same certificate again,
         and no other charge.
@@ -89,7 +89,7 @@ def judge(
     release: Callable[[str], tuple[str, Any]],
     spent: Callable[[], float],
 ) -> str:
-    """Tries an accountant that may be broken, and names its fault.
+    """Test an accountant that may be broken, and name its fault.
 
     Args:
         budget: ε that may be spent; rounds compose, so that the total is less than the sum.

@@ -28,7 +28,7 @@ HISTORIES: Final = 2
 
 
 def check_certain(attempt: CheckAttempt) -> str:
-    """B-certain: all users who are senders in every explanation of the counts."""
+    """B-certain: `suspects` has all users who are senders in every explanation of the counts."""
     named = 0
     for pattern in _patterns(attempt, PROVED):
         answer = _suspects(attempt, pattern)
@@ -43,7 +43,7 @@ def check_certain(attempt: CheckAttempt) -> str:
 
 
 def check_innocent(attempt: CheckAttempt) -> str:
-    """B-innocent: no user who is not a sender in every explanation of the counts."""
+    """B-innocent: `suspects` has only users who are senders in every explanation of the counts."""
     for pattern in _patterns(attempt, (*OPEN, *PROVED)):
         answer = _suspects(attempt, pattern)
         if wrong := set(answer) - set(pattern.certain):
@@ -78,7 +78,7 @@ def _suspects(attempt: CheckAttempt, pattern: Pattern) -> tuple[str, ...]:
 
 
 def check_guess(attempt: CheckAttempt) -> str:
-    """C-guess: the most probable value, on histories on which simpler rules are wrong."""
+    """C-guess: `guess` is the most probable value, where simpler rules are wrong."""
     number = 0
     for rule in attempt.draws.permute(WRONG_RULES):
         for _ in range(HISTORIES):
@@ -104,14 +104,14 @@ def check_guess(attempt: CheckAttempt) -> str:
 
 
 def _describe(value: Any) -> str:
-    """The value, or its type if it is a list: lists and tuples both arrive as tuples."""
+    """A value in words; for a list only its type, as lists and tuples both arrive as tuples."""
     if not isinstance(value, tuple | list):
         return short(value)
     return f"{kind_of(value)} (length {len(value)})"
 
 
 def check_law(attempt: CheckAttempt) -> str:
-    """D-law: the exact law of a message, for every value and for none."""
+    """D-law: `answer` has the exact law of a message, for every value and for none."""
     laws = 0
     for _ in range(3):
         spec = cover.draw_spec(attempt.draws)
@@ -165,7 +165,7 @@ def _refuse_others(attempt: CheckAttempt, spec: dict[str, Any]) -> None:
 
 
 def check_unbiased(attempt: CheckAttempt) -> str:
-    """D-unbiased: the expectation of the estimate over all outcomes of small rounds."""
+    """D-unbiased: `estimate` has the right expectation over all outcomes of small rounds."""
     outcomes = 0
     for number in range(3):
         spec = cover.draw_spec(attempt.draws)
@@ -203,7 +203,7 @@ def _estimate(
 
 
 def check_price(attempt: CheckAttempt) -> str:
-    """E-price: messages and variance with cover, as multiples of those without."""
+    """E-price: `price` gives messages and variance with cover, as multiples of those without."""
     prices = []
     for _ in range(4):
         spec = cover.draw_spec(attempt.draws)

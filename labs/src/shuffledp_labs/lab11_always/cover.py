@@ -19,13 +19,13 @@ def draw_spec(draws: Draws) -> dict[str, Any]:
 
 
 def krr(symbols: int, odds: Fraction, true: int) -> tuple[Fraction, ...]:
-    """The law of k-RR over a number of symbols: the own one `odds` times as likely as any other."""
+    """The law of k-RR: the true symbol is `odds` times as likely as any other."""
     total = odds + symbols - 1
     return tuple((odds if symbol == true else Fraction(1)) / total for symbol in range(symbols))
 
 
 def answer_law(spec: dict[str, Any], value: Value) -> tuple[Fraction, ...]:
-    """The law of a device's message: "nothing" is the last of symbols + 1 symbols."""
+    """The law of a device's message; "nothing" is the last of symbols + 1 symbols."""
     nothing = int(spec["symbols"])
     return krr(nothing + 1, spec["odds"], nothing if value is None else value)
 
@@ -33,7 +33,7 @@ def answer_law(spec: dict[str, Any], value: Value) -> tuple[Fraction, ...]:
 def boards(
     spec: dict[str, Any], values: Sequence[Value]
 ) -> Iterator[tuple[tuple[int, ...], Fraction]]:
-    """Every outcome of a small round, as a board, with its probability; boards repeat."""
+    """The board of every outcome of a small round, with its probability; boards repeat."""
     laws = [answer_law(spec, value) for value in values]
     symbols = range(int(spec["symbols"]) + 1)
     for outcome in product(symbols, repeat=len(values)):
@@ -44,7 +44,7 @@ def boards(
 
 
 def variance(spec: dict[str, Any], counts: Sequence[int], silent: int, *, cover: bool) -> Fraction:
-    """Variance of the unbiased estimate of counts[0], user by user.
+    """Variance of the unbiased estimate of counts[0], added up user by user.
 
     Without cover the silent users send nothing, and no symbol stands for it.
     """
@@ -58,7 +58,7 @@ def variance(spec: dict[str, Any], counts: Sequence[int], silent: int, *, cover:
 
 
 def price_of(spec: dict[str, Any], counts: Sequence[int], silent: int) -> tuple[Fraction, Fraction]:
-    """By how much messages and variance grow with cover."""
+    """Factors by which messages and variance grow with cover."""
     messages = Fraction(sum(counts) + silent, sum(counts))
     with_cover = variance(spec, counts, silent, cover=True)
     return messages, with_cover / variance(spec, counts, silent, cover=False)

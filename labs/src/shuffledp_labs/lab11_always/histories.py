@@ -21,20 +21,20 @@ TARGET: Final = "victim"
 
 @dataclass(frozen=True)
 class SeenRound:
-    """The participants of a round, and its board: how many messages carry each symbol."""
+    """The participants of a round, and its board: the number of messages with each symbol."""
 
     present: tuple[str, ...]
     board: Board
 
     @property
     def as_student_data(self) -> dict[str, Any]:
-        """The round as the student's functions get it."""
+        """The round as argument of the student's functions."""
         return {"present": self.present, "board": self.board}
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Rounds in which some users always send one symbol that no other user ever sends.
+    """Rounds in which some users always send a symbol that no other user ever sends.
 
     Attributes:
         kind: in words, for messages.
@@ -82,7 +82,7 @@ rounds."""
 
 
 def draw_pattern(draws: Draws, kind: str) -> Pattern:
-    """Draw a history of this kind, with as many certainly identified senders as the kind has."""
+    """Draw a history of this kind, with the number of identifiable senders that the kind has."""
     while True:
         pattern = _attempt(draws, kind)
         if len(pattern.certain) == _CERTAIN[kind]:
@@ -122,7 +122,7 @@ def _attempt(draws: Draws, kind: str) -> Pattern:
 
 
 def _draw_presence(draws: Draws, rounds: int) -> list[bool]:
-    """Rounds in which a user takes part: at least one, as the lists name all possible senders."""
+    """Draw the rounds in which a user takes part, at least one."""
     while True:
         presence = [draws.below(2) == 1 for _ in range(rounds)]
         if any(presence):
@@ -142,7 +142,7 @@ def _round_with_rare_symbol(
 
 @dataclass(frozen=True)
 class CrowdKnowledge:
-    """The knowledge of an adversary who guesses at one user's value.
+    """The knowledge of an adversary who guesses one user's value.
 
     Attributes:
         truth: probability that the victim's message carries its value; all other symbols are
@@ -157,12 +157,12 @@ class CrowdKnowledge:
 
     @property
     def symbols(self) -> int:
-        """Number of symbols, which are also the values."""
+        """Number of symbols; each is a value, too."""
         return len(self.prior)
 
     @property
     def as_student_data(self) -> dict[str, Any]:
-        """The knowledge as the student's function gets it."""
+        """The knowledge as argument of the student's function."""
         return {"truth": self.truth, "crowds": self.crowds, "prior": self.prior}
 
     def message_law(self, value: int) -> Law:
@@ -171,7 +171,7 @@ class CrowdKnowledge:
         return tuple(self.truth if symbol == value else other for symbol in range(self.symbols))
 
     def weights(self, rounds: Sequence[SeenRound]) -> tuple[Fraction, ...]:
-        """Probability of each value together with these boards, up to a common factor."""
+        """For each value, its probability jointly with these boards, up to a common factor."""
         return tuple(
             prior
             * sum(
@@ -204,7 +204,7 @@ def _without(board: Board, symbol: int) -> Board:
 
 
 def _multinomial(board: Board, law: Law) -> Fraction:
-    """Probability of this board of independent messages of one law."""
+    """Probability of a board whose messages are independent and have the same law."""
     orders = factorial(sum(board)) // prod(factorial(count) for count in board)
     return orders * prod(
         (chance**count for chance, count in zip(law, board, strict=True)), start=Fraction(1)
@@ -212,7 +212,7 @@ def _multinomial(board: Board, law: Law) -> Fraction:
 
 
 def draw_crowd(draws: Draws) -> CrowdKnowledge:
-    """Draw knowledge under which several laws of the crowd are possible."""
+    """Draw knowledge with several possible laws of the crowd."""
     symbols = draws.integer(2, 3)
     crowds = tuple(_draw_law(draws, symbols) for _ in range(draws.integer(3, 4)))
     return CrowdKnowledge(Fraction(draws.integer(7, 9), 10), crowds, _draw_law(draws, symbols))
@@ -230,7 +230,7 @@ def draw_rounds(
     present: Callable[[int], bool],
     others: int = 6,
 ) -> tuple[int, tuple[SeenRound, ...]]:
-    """Draw a value, a law of the crowd, and rounds; the victim takes part where `present` says.
+    """Draw a value, a law of the crowd, and rounds; `present` says when the victim takes part.
 
     Each of the others takes part in two of three rounds, by chance.
     """
@@ -257,7 +257,7 @@ def draw_covered_rounds(
 def _draw_round(
     draws: Draws, drawn: tuple[CrowdKnowledge, Law], users: Sequence[str], value: int | None
 ) -> SeenRound:
-    """One round of these users, and of the victim if it has a value."""
+    """Draw a round of these users, and of the victim if it has a value."""
     crowd, law = drawn
     board = [0] * crowd.symbols
     for _ in users:
@@ -317,7 +317,7 @@ def _prior_only(crowd: CrowdKnowledge, _: Sequence[SeenRound]) -> int:
 
 
 def _afresh(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
-    """A wrong rule: treat the crowd's law as drawn again in every round."""
+    """Guess by a wrong rule: as if the crowd's law were drawn again in every round."""
     scores = [
         prior
         * prod(
@@ -330,7 +330,7 @@ def _afresh(crowd: CrowdKnowledge, rounds: Sequence[SeenRound]) -> int:
 
 
 class _CarelessKnowledge(CrowdKnowledge):
-    """Wrong knowledge: gives every other symbol the probability of all others together."""
+    """Wrong knowledge: it gives each other symbol the probability of all others together."""
 
     def message_law(self, value: int) -> Law:
         return tuple(
@@ -358,7 +358,7 @@ WRONG_RULES: Final[tuple[Callable[[CrowdKnowledge, Sequence[SeenRound]], int], .
 def draw_telling_history(
     draws: Draws, rule: Callable[[CrowdKnowledge, Sequence[SeenRound]], int]
 ) -> tuple[CrowdKnowledge, tuple[SeenRound, ...]]:
-    """Draw a history with one most probable value, which this rule misses."""
+    """Draw a history with one most probable value, which `rule` does not guess."""
     while True:
         crowd = draw_crowd(draws)
         _, rounds = draw_rounds(draws, crowd, draws.integer(4, 10), lambda _: draws.below(2) == 1)

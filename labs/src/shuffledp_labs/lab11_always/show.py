@@ -35,7 +35,7 @@ TRUTH: Final = Fraction(9, 10)
 
 
 def crowd_of_show() -> CrowdKnowledge:
-    """The knowledge of the picture: yes or no, and five crowds.
+    """The knowledge in the picture: a yes/no question, and five possible crowds.
 
     With cover a crowd and a victim who says yes have the same expected board as the next crowd and
     a victim who says no.
@@ -50,7 +50,7 @@ def _yes_no(yes: Fraction) -> Law:
 
 
 def show(showing: ShowRun) -> Path | None:
-    """Measure and draw; without `guess` there is no picture."""
+    """Measure and draw the guesses; without `guess` there is no picture."""
     from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     showing.progress(f"{HISTORIES} histories of each kind; this takes up to half a minute")

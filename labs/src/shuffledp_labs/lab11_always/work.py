@@ -1,4 +1,4 @@
-"""Lab 11, "Always there": write the bodies. README.md says what each function has to do.
+"""Lab 11, "Always there": write the functions. README.md specifies each.
 
 A round is a dict: "present" (a tuple of names: who took part) and "board" (a tuple: how many
 messages carry symbol 0, symbol 1 and so on).
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def suspects(rounds: tuple[dict[str, Any], ...], symbol: int, senders: int) -> list[str]:
-    """Step B: the users who must be among those who send a rare symbol.
+    """Step B: the users who must be among the senders of a rare symbol.
 
     Args:
         rounds: what the adversary saw.
@@ -69,7 +69,7 @@ def estimate(board: tuple[int, ...], spec: dict[str, Any]) -> list[Fraction]:
 
 
 def price(spec: dict[str, Any], counts: tuple[int, ...], silent: int) -> tuple[Fraction, Fraction]:
-    """Step E: by what factors cover multiplies messages, and the variance of the first estimate.
+    """Step E: factors by which cover multiplies the messages and the first estimate's variance.
 
     Args:
         spec: as in step D.
