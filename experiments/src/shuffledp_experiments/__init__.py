@@ -1,4 +1,4 @@
-"""Tables and figures of the papers, reproduced beside what is certified and attained.
+"""Tables and figures of the papers, reproduced next to certified and attained values.
 
 A published number is judged by a proof on one side and a concrete dataset on the other
 (`entry.judge`). The formulas of the papers appear here as curves to look at; none of them feeds a

@@ -1,4 +1,4 @@
-"""The papers' data, if the reader has the files: none are downloaded or shipped."""
+"""Reads the papers' data files, if the reader has them: none are downloaded or shipped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_BYTES: Final = 2**28
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of the data folder.
+    """Description of a file in the data folder.
 
     Attributes:
         name: of the file.
@@ -65,7 +65,7 @@ FILES: Final = {
 
 
 def load(folder: Path | None, name: str) -> NDArray[np.float64]:
-    """The numbers of one file, shape (rows, columns).
+    """Load the numbers of one file, shape (rows, columns).
 
     Raises:
         DataNeededError: no folder was given, the file is not there, or it is not what it should be.

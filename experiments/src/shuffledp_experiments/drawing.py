@@ -1,4 +1,4 @@
-"""Style of all pictures: colours by kind of number, safe for the colour-blind and in print."""
+"""Style of all plots: colours by kind of number, safe for the colour-blind and in print."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ QUIET: Final = "#8a8f98"
 def panels(
     rows: int = 1, columns: int = 1, *, width: float = 8.6, height: float = 5.0, **options: Any
 ) -> tuple[Figure, Any]:
-    """A figure and an array of its axes, shape (rows, columns); a size in inches, without a window.
+    """A figure without a window, and its axes, shape (rows, columns); sizes in inches.
 
     Args:
         rows: of axes.
@@ -80,7 +80,7 @@ def line(
     label: str | None = None,
     **style: Any,
 ) -> None:
-    """Draw one series, in its kind's colour unless `style` differs, with its interval if any.
+    """Plot one series in its kind's colour unless `style` differs, with its interval if any.
 
     A point without a neighbour gets a mark, since no line shows it.
     """
@@ -113,7 +113,7 @@ def line(
 
 
 def series_style(index: int) -> dict[str, Any]:
-    """Colour, marker and line of the series with this number, where several are of one kind."""
+    """Colour, marker and line of series number `index`, for several series of one kind."""
     lap, turn = divmod(index, len(CYCLE))
     return {
         "color": CYCLE[turn],

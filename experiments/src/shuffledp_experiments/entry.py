@@ -20,7 +20,7 @@ LOOSE_FROM: Final = 1.1
 
 
 class Kind(StrEnum):
-    """Where a row's number comes from, in ascending order of trustworthiness."""
+    """Source of a row's number, in ascending order of trustworthiness."""
 
     PUBLISHED = "published"  # digits copied from the paper
     PRINTED = "printed"  # the paper's formula, evaluated
@@ -71,7 +71,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class PaperClaim:
-    """A published number or statement, with what is true beside it.
+    """A published number or statement, with its verdict and the true values.
 
     Attributes:
         statement: where it stands and for which parameters, as "Theorem 1 at ε = .1".
@@ -89,7 +89,7 @@ class PaperClaim:
     attained: float | None = None
 
     def line(self) -> str:
-        """One line: the numbers that there are, the verdict, the reason."""
+        """The claim in one line: available numbers, verdict, reason."""
         numbers = [
             f"{name} {value:.4g}"
             for name, value in (
@@ -171,7 +171,7 @@ class RunInputs:
         return self.parameters[name]
 
     def generator(self, *names: object) -> np.random.Generator:
-        """A separate generator for each part, so that parts may run in any order."""
+        """A separate random generator for each part, so that parts may run in any order."""
         text = "\0".join([self.id, *map(str, names)])
         return np.random.default_rng([self.seed, zlib.crc32(text.encode())])
 
@@ -198,7 +198,7 @@ class Results:
     def series(
         self, name: str
     ) -> tuple[np.ndarray[Any, np.dtype[Any]], np.ndarray[Any, np.dtype[np.float64]]]:
-        """x and y of one series, in the order of its rows."""
+        """The x and y values of one series, in the order of its rows."""
         rows = [row for row in self.rows if row.series == name]
         return np.array([row.x for row in rows]), np.array(
             [row.y for row in rows], dtype=np.float64
@@ -207,7 +207,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One table or figure.
+    """An experiment that reproduces one table or figure.
 
     Attributes:
         id: the paper's number and the table's, such as "000-t1"; "n4" for a figure that no paper
@@ -250,6 +250,6 @@ class Experiment:
             raise ValueError(f"{self.id} needs its seconds")
 
     def work(self, **wishes: Any) -> RunInputs:
-        """The inputs of this experiment with the reader's options; see `RunInputs`."""
+        """The inputs of this experiment under the reader's options; see `RunInputs`."""
         parameters = {**self.parameters, **(self.quick if wishes.get("quick") else {})}
         return RunInputs(id=self.id, parameters=parameters, **wishes)

@@ -22,7 +22,7 @@ ul { padding-left: 1.2rem; } li { margin: .2rem 0; }
 
 
 def write_index(done: Sequence[FinishedExperiment], out: Path) -> Path:
-    """Write out/index.html: every experiment that ran, its picture, and its verdicts."""
+    """Write out/index.html: every experiment that ran, with its plot and its verdicts."""
     by_id = {experiment.id: experiment for experiment in done}
     parts = "\n".join(
         f"<h2>{escape(title)}</h2>\n"
@@ -70,7 +70,7 @@ def _claim(line: str) -> str:
 
 
 def registry_table() -> str:
-    """All experiments as Markdown, a table for each paper: for the documentation."""
+    """All experiments as Markdown for the documentation, in one table for each paper."""
     return "\n\n".join(
         f"## {title}\n\n{_table(part_entries(part))}" for part, title in PARTS.items()
     )
@@ -92,7 +92,7 @@ def _table(entries: Sequence[Experiment]) -> str:
 
 
 def parameters(values: Mapping[str, object]) -> str:
-    """Parameters as a reader writes them: n = 100, ε = 0.1 .. 0.4."""
+    """Format parameters as a reader writes them: n = 100, ε = 0.1 .. 0.4."""
     return ", ".join(f"{name} = {_short(value)}" for name, value in values.items())
 
 

@@ -38,7 +38,7 @@ def part_entries(part: str) -> tuple[Experiment, ...]:
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of this id or alias.
+    """The experiment with this id or alias.
 
     Raises:
         UnknownExperimentError: there is none; the message says where they are listed.

@@ -33,7 +33,7 @@ def show_list(*, as_json: bool) -> None:
 def report(
     entries: Sequence[Experiment], out: Path, *, as_json: bool, index: bool, **wishes: Any
 ) -> None:
-    """Run the experiments with progress, and print each one's verdicts in the registry's order.
+    """Run experiments with a progress display, and print their verdicts in the registry's order.
 
     Raises:
         DataNeededError: some did not run; all others are printed first, and their files written.

@@ -1,4 +1,4 @@
-"""Runs experiments side by side, and writes for each a CSV and its picture as PNG and PDF."""
+"""Runs experiments in parallel; writes a CSV and a plot (PNG and PDF) for each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STEADY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FinishedExperiment:
-    """One experiment that ran, or could not for want of data.
+    """An experiment that ran, or that lacked its data.
 
     Attributes:
         id: of the experiment.
@@ -48,7 +48,7 @@ class FinishedExperiment:
 def reproduce(
     entries: Sequence[Experiment], out: Path, *, processes: int | None = None, **wishes: Any
 ) -> Iterator[FinishedExperiment]:
-    """Run experiments and write their files; yields each as it is done, the longest begun first.
+    """Run experiments and write their files; yield each when it is done, longest first started.
 
     Args:
         entries: of the registry.

@@ -14,7 +14,7 @@ COLUMNS: Final = ("series", "kind", "x_name", "x", "y_name", "y", "low", "high")
 
 
 def as_csv(rows: Iterable[Row]) -> str:
-    """One line a row: `COLUMNS`, then every setting that some row has, sorted.
+    """Format rows as CSV lines: `COLUMNS`, then all settings of any row, sorted.
 
     Numbers keep all their digits.
     """

@@ -34,7 +34,7 @@ Y: Final = "ε per unit (nats)"
 
 
 def spec(rate: float, users: int, delta: float) -> GeoShuffle:
-    """Geo-Shuffle with a padding that almost never clamps."""
+    """Geo-Shuffle with padding so large that it almost never clamps."""
     exact = printed.rational(rate)
     return GeoShuffle(
         max_value=printed.LARGEST,
@@ -44,7 +44,7 @@ def spec(rate: float, users: int, delta: float) -> GeoShuffle:
 
 
 def run_boost(work: RunInputs) -> Results:
-    """Theorem 4.1 as printed and as released, by n, with certified and attained ε.
+    """By n: ε of Theorem 4.1, as printed and as released, with certified and attained ε.
 
     Changes are up to d_max.
     """
@@ -126,7 +126,7 @@ def run_boost(work: RunInputs) -> Results:
 
 
 def draw(result: Results) -> Figure:
-    """One panel for each of three ε_geo: printed against true, for two largest changes."""
+    """One panel for each of three ε_geo: printed and true ε, for two largest changes."""
     rates = sorted({float(r.settings["epsilon_geo"]) for r in result.rows})  # type: ignore[arg-type]
     reach = sorted({int(r.settings["d_max"]) for r in result.rows if r.kind is Kind.CERTIFIED})  # type: ignore[call-overload]
     chosen = sorted({rates[0], rates[len(rates) // 2], rates[-1]})

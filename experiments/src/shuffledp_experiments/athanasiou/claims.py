@@ -1,4 +1,4 @@
-"""Numbers and statements in the text.
+"""Numbers and statements in the text of paper 002.
 
 They are about users, the crossing, paddings, Theorem 3.2, two attacks, U_Q and the axes.
 """
@@ -43,7 +43,7 @@ K: Final = printed.LARGEST
 
 
 def run_fewest(work: RunInputs) -> Results:
-    """Compute how many users RR-Shuffle needs, by Theorem 3.1 and exactly."""
+    """Fewest users for RR-Shuffle at each ε, by Theorem 3.1 and exactly."""
     rows, delta = [], work["delta"]
     for epsilon in work["epsilon"]:
         settings = {"delta": delta}
@@ -105,7 +105,7 @@ def run_fewest(work: RunInputs) -> Results:
 
 
 def draw_fewest(result: Results) -> Figure:
-    """Fewest users by ε."""
+    """Plot the fewest users by ε."""
     figure, axes = drawing.panels(width=7.2, height=4.4)
     panel = axes[0, 0]
     drawing.line(panel, result, "Theorem 3.1", label="Theorem 3.1, δ = 1e-4")
@@ -130,13 +130,13 @@ def draw_fewest(result: Results) -> Figure:
 
 
 def bits_law(users: int, epsilon: float, delta: float) -> ErrorLaw | None:
-    """Law of the error of RR-Shuffle as Theorem 3.1 sets it; None for too few users."""
+    """Law of RR-Shuffle's error with Theorem 3.1's parameters; None for too few users."""
     share = printed.randomise(epsilon, delta, users)
     return None if share is None else bits_error(users * K, users * HALF, share)
 
 
 def run_crossing(work: RunInputs) -> Results:
-    """Least number of users at which RR-Shuffle errs less than Geo-Local, printed and released."""
+    """Least number of users with less error for RR-Shuffle than Geo-Local, printed and released."""
     epsilon, rows = work["epsilon"], []
     crossing: dict[str, int] = {}
     cases = {
@@ -190,7 +190,7 @@ def run_crossing(work: RunInputs) -> Results:
 
 
 def _first_below(epsilon: float, goal: float, delta: float, enough: int) -> int:
-    """Least n for which RR-Shuffle has less error, by bisection up to `enough`."""
+    """Least n at which RR-Shuffle's error is below `goal`, by bisection up to `enough`."""
     low, high = printed.fewest_users(goal, delta) - 1, enough
     while high - low > 1:
         n = (low + high) // 2
@@ -201,7 +201,7 @@ def _first_below(epsilon: float, goal: float, delta: float, enough: int) -> int:
 
 
 def draw_crossing(result: Results) -> Figure:
-    """The errors by n."""
+    """Plot the errors by n."""
     figure, axes = drawing.panels(width=7.2, height=4.4)
     panel = axes[0, 0]
     drawing.line(panel, result, LOCAL, color=COLOUR[LOCAL])
@@ -240,7 +240,7 @@ def exact_padding(epsilon: Fraction, users: int, delta: float) -> int:
 
 
 def run_padding(work: RunInputs) -> Results:
-    """Lemma C.1's padding, the least with its property, and the least that the guarantee needs."""
+    """Padding: by Lemma C.1, the least with its property, and the least for the guarantee."""
     rows, claims, notes = [], [], []
     for users in work["users"]:
         wrong = []
@@ -291,7 +291,7 @@ def run_padding(work: RunInputs) -> Results:
 
 
 def draw_padding(result: Results) -> Figure:
-    """A panel for each n."""
+    """Plot the paddings, in one panel for each n."""
     sizes = sorted({int(r.settings["n"]) for r in result.rows})  # type: ignore[call-overload]
     figure, axes = drawing.panels(1, len(sizes), width=4.8 * len(sizes), height=4.6, sharey=True)
     for panel, n in zip(axes[0], sizes, strict=True):
@@ -318,7 +318,7 @@ def draw_padding(result: Results) -> Figure:
 
 
 def run_tail(work: RunInputs) -> Results:
-    """Theorem 3.2 against the exact quantile of the error."""
+    """The error quantile of Theorem 3.2, and the exact one."""
     rows, claims = [], []
     users, epsilon, delta = work["users"], work["epsilon"], work["delta"]
     share = printed.present(printed.randomise(epsilon, delta, users))
@@ -346,7 +346,7 @@ def run_tail(work: RunInputs) -> Results:
 
 
 def draw_tail(result: Results) -> Figure:
-    """Draw both quantiles by β."""
+    """Plot both quantiles by β."""
     figure, axes = drawing.panels(width=6.6, height=4.2)
     panel = axes[0, 0]
     drawing.line(panel, result, "Theorem 3.2")
@@ -361,7 +361,7 @@ def draw_tail(result: Results) -> Figure:
 
 
 def run_granularity(work: RunInputs) -> Results:
-    """Appendix G: bits against error for each granularity, at equal pure ε per unit.
+    """Appendix G: number of bits and error for each granularity, at equal pure ε per unit.
 
     It includes appendix D's axes.
     """
@@ -431,7 +431,7 @@ def run_granularity(work: RunInputs) -> Results:
 
 
 def draw_granularity(result: Results) -> Figure:
-    """Error by bits, a panel for each ε."""
+    """Plot the error by number of bits, in one panel for each ε."""
     names = [s for s in dict.fromkeys(r.series for r in result.rows) if not s.startswith("ε at")]
     levels = list(dict.fromkeys(float(r.settings["epsilon"]) for r in result.rows))  # type: ignore[arg-type]
     figure, axes = drawing.panels(1, len(levels), width=4.8 * len(levels), height=4.5, sharey=True)

@@ -1,4 +1,4 @@
-"""Figure 6 and the numbers in its text: guarantees when the shuffler is corrupt."""
+"""Figure 6 and the numbers in its text: guarantees if the shuffler is corrupt."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Y: Final = "ε_L per unit (nats)"
 
 
 def rr(epsilon: float, delta: float, users: int) -> float | None:
-    """ε_L that Theorem 7.1 prints for the p that Theorem 3.1 gives for ε."""
+    """ε_L by Theorem 7.1 as printed, for the p that Theorem 3.1 gives for ε."""
     share = printed.randomise(epsilon, delta, users)
     return None if share is None else printed.theorem_7_1(share, delta)
 
 
 def rr_released(epsilon: float, delta: float, users: int) -> float | None:
-    """Theorem 7.1 with the decimal logarithms of the released script, in both theorems."""
+    """ε_L by Theorem 7.1 with the released script's decimal logarithms, in both theorems."""
     logarithms = math.log10(4 / delta), math.log10(2 / delta)
     root = math.sqrt(2 * logarithms[1])
     needed = 32 * logarithms[0] / epsilon**2
@@ -53,7 +53,7 @@ def rr_released(epsilon: float, delta: float, users: int) -> float | None:
 
 
 def sgdl(epsilon: float, delta: float, users: int) -> float | None:  # noqa: ARG001
-    """Theorem 7.2 at d = 1: ln P(0)/P(1) of a share 1/n."""
+    """ε_L by Theorem 7.2 at d = 1: ln P(0)/P(1) of one user's share of noise, 1/n."""
     at_zero, at_one = sgdl_log_mass(1 / users, epsilon, np.array([0, 1]))
     return float(at_zero - at_one)
 
@@ -67,7 +67,7 @@ PRINTED: Final[dict[str, Callable[[float, float, int], float | None]]] = {
 
 
 def true_local(spec: object, delta: float) -> tuple[float, float]:
-    """(certified, attained) ε_L per unit of what a device sends, for all changes.
+    """(certified, attained) ε_L per unit of one device's report, for all changes.
 
     At δ, or pure.
     """
@@ -81,7 +81,7 @@ def true_local(spec: object, delta: float) -> tuple[float, float]:
 
 
 def run_corrupted(work: RunInputs) -> Results:
-    """ε_L by n, as printed for ε_S, and at an equally certified ε_S."""
+    """ε_L by n: as printed for ε_S, and at an equal certified ε_S."""
     delta, rows, claims = work["delta"], [], []
 
     def add(
@@ -139,7 +139,7 @@ def run_corrupted(work: RunInputs) -> Results:
 
 
 def judge_statements(epsilon: float, delta: float, users: tuple[int, ...]) -> list[PaperClaim]:
-    """The three statements at the largest n where they have values.
+    """Judge the figure's three statements at the largest n where both values exist.
 
     Theorem 7.1 also of what devices send here.
     """
@@ -189,7 +189,7 @@ def judge_statements(epsilon: float, delta: float, users: tuple[int, ...]) -> li
 
 
 def ordered_bit(randomise: Fraction, delta: float) -> tuple[float, float]:
-    """(certified, attained) ε_L per unit where each bit is seen at its place.
+    """(certified, attained) ε_L per unit if the position of each bit is visible.
 
     At d = 1 only one bit differs.
     """
@@ -200,7 +200,7 @@ def ordered_bit(randomise: Fraction, delta: float) -> tuple[float, float]:
 
 
 def text_claims(delta: float) -> list[PaperClaim]:
-    """Section 7 at n = 150: ε_L "about 5" for SGDL, "about 1" for Geo; ε_S = .2."""
+    """Judge section 7's text at n = 150: ε_L "about 5" for SGDL, "about 1" for Geo; ε_S = .2."""
     claims = []
     for name, stated in (("SGDL-Shuffle", 5.0), ("Geo-Shuffle", 1.0)):
         value = printed.present(PRINTED[name](0.2, delta, 150))
@@ -217,7 +217,7 @@ def text_claims(delta: float) -> list[PaperClaim]:
 
 
 def draw(result: Results) -> Figure:
-    """Above as printed, below certified; a column for each ε_S."""
+    """Plot printed values above and certified values below, in one column for each ε_S."""
     levels = sorted({float(r.settings["epsilon_s"]) for r in result.rows})  # type: ignore[arg-type]
     d_max = next(r.settings["d_max"] for r in result.rows if ", certified to d = " in r.series)
     figure, axes = drawing.panels(

@@ -1,4 +1,4 @@
-"""The square grid of paper 002 over a city, and distances of centroids in it."""
+"""The square grid of paper 002 over a city, and distances between centroids in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CELLS: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class SquareGrid:
-    """Split a guarantee of the plane into one for each axis.
+    """A grid of squares over a city, with ε of the plane split into one for each axis.
 
     Attributes:
         squares: of one side of the grid, k.
@@ -35,22 +35,22 @@ class SquareGrid:
 
     @property
     def side(self) -> float:
-        """Metres of a square's side: the same city in fewer squares has larger ones."""
+        """Side of a square in metres: the larger, the fewer squares the city has."""
         return SIDE * 1000 / self.squares
 
     def per_square(self, epsilon: float) -> float:
-        """ε of the plane for each square of distance."""
+        """ε of the plane per square of distance."""
         return epsilon * self.side / self.radius
 
     def axis(self, epsilon: float) -> float:
-        """ε of each axis for each square, `epsilon_run` of the paper."""
+        """ε of each axis per square, `epsilon_run` in the paper."""
         return self.per_square(epsilon) / math.sqrt(2)
 
 
 def metres(
     law: ErrorLaw, users: int, side: float, *, manhattan: bool
 ) -> tuple[float, float, float]:
-    """Mean, lower and upper quartile of the distance between true and reported centroid.
+    """Mean and both quartiles of the distance between true and reported centroid, in metres.
 
     Both axes by one law.
 
@@ -74,7 +74,7 @@ def metres(
 
 
 def _cells(law: ErrorLaw) -> tuple[Floats, Floats]:
-    """The law of |error| in cells of equal probability at most, each at its mean.
+    """The law of |error|, in cells of at most equal probability, each at its mean.
 
     Cells without probability are left out.
     """

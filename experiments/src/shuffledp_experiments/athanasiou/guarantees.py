@@ -1,4 +1,4 @@
-"""Certificates and calibrations of the paper's settings, each computed once.
+"""Certificates and calibrations for the paper's settings, each computed once.
 
 And the least error there is.
 """
@@ -30,7 +30,7 @@ NAMES: Final = {
 
 @cache
 def bounds(spec: Mechanism, users: int, delta: float, d_max: int) -> Bounds:
-    """Certified and attained ε per unit of distance, under metric adjacency, all users honest."""
+    """Certified and attained ε per unit of distance (metric adjacency), with all users honest."""
     return epsilon_bounds(spec, Setting(users, users, Adjacency.METRIC, d_max), delta)
 
 
@@ -38,7 +38,7 @@ def bounds(spec: Mechanism, users: int, delta: float, d_max: int) -> Bounds:
 def calibrated_spec(
     name: str, epsilon: float, delta: float, users: int, d_max: int, largest: int = LARGEST
 ) -> Mechanism | None:
-    """The plan with the least error whose certificate holds for all changes up to d_max.
+    """The plan with the least error and a certificate for all changes up to `d_max`.
 
     None where there is none.
     """

@@ -21,19 +21,19 @@ CENTRAL: Final = "Geo-Central"
 
 
 def rounding(digits: str) -> float:
-    """Half a unit of the last printed digit."""
+    """Half a unit of the last digit of a printed number."""
     return 0.5 * 10.0 ** int(Decimal(digits).as_tuple().exponent)
 
 
 @cache
 def local_law(epsilon: float, users: int) -> ErrorLaw:
-    """Geo-Local: every user adds noise of ε, and the analyst adds up."""
+    """Law of Geo-Local's error: every user adds noise of ε, and the analyst adds the values up."""
     return sgdl_error(float(users), epsilon)
 
 
 @cache
 def spec_law(spec: Mechanism, users: int, largest: int, share: float) -> ErrorLaw:
-    """Law of the error of the sum, the true sum being a share of the largest possible one."""
+    """Law of the sum's error, if the true sum is a share of the largest possible sum."""
     return error_law(spec, users, round(users * largest * share))
 
 
@@ -51,7 +51,7 @@ def printed_spec(
 
 
 def printed_law(name: str, epsilon: float, delta: float, users: int) -> ErrorLaw | None:
-    """Law of the error as the paper runs a mechanism.
+    """Law of the sum's error for a mechanism with the paper's parameters.
 
     None where its statements have no plan for these users.
     """

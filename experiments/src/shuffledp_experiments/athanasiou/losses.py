@@ -69,7 +69,7 @@ TABLE_2: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Measure of the error of a mean.
+    """A measure of the error of a mean, such as the mean absolute error.
 
     Attributes:
         name: with its unit.
@@ -106,7 +106,7 @@ def row(
     inverse: float,
     **settings: Any,
 ) -> Row:
-    """The row of one law; an empty y where there is no plan."""
+    """One row from a law of the error; without a plan its y is empty."""
     if law is None:
         return Row(series, kind, "n", users, measure.name, math.nan, settings=settings)
     low, high = (law.quantile(level) / users if measure.spread else None for level in (0.25, 0.75))
@@ -124,7 +124,7 @@ def row(
 
 
 def inverse_mean(work: RunInputs, users: int) -> float:
-    """E[1/mean] of the paper's data, uniform integers 0..1000, over its number of runs."""
+    """E[1/mean] of the paper's data, uniform integers 0..1000, over the paper's number of runs."""
     data = work.generator("data", users).integers(
         0, printed.LARGEST + 1, size=(work.runs or RUNS, users)
     )
@@ -203,7 +203,7 @@ WHY: Final = {
 def guarantee(
     name: str, epsilon: float, delta: float, users: int
 ) -> tuple[PaperClaim, list[Row]] | None:
-    """The ε that the paper states for its parameters, judged by certified and attained ε.
+    """Judge the ε that the paper states for its parameters, by certified and attained ε.
 
     None where it has no plan.
     """
@@ -244,14 +244,14 @@ def guarantee(
 def guarantees(
     epsilon: float, delta: float, users: Iterable[int]
 ) -> tuple[list[PaperClaim], list[Row]]:
-    """The stated guarantees of all mechanisms at some numbers of users."""
+    """Judge the stated guarantees of all mechanisms at several numbers of users."""
     pairs = [guarantee(name, epsilon, delta, n) for name in NAMES for n in users]
     stated = [pair for pair in pairs if pair is not None]
     return [claim for claim, _ in stated], [row for _, rows in stated for row in rows]
 
 
 def run_figure(work: RunInputs) -> Results:
-    """Reproduce one of figures 4 and 15 to 21."""
+    """Reproduce one of the figures 4 and 15 to 21."""
     measure, epsilon, delta = MEASURES[work["measure"]], work["epsilon"], work["delta"]
     claims, rows = guarantees(epsilon, delta, work["judged"])
     curve_rows = curves(work, measure, work["users"], work["calibrated"])
@@ -288,7 +288,7 @@ def _crossing(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def draw_figure(result: Results) -> Figure:
-    """As printed, and certified for changes by one and by the whole domain."""
+    """Plot errors as printed, and certified for changes by 1 and by the whole domain."""
     widest = sorted(
         {
             int(r.settings["d_max"])  # type: ignore[call-overload]
@@ -335,7 +335,7 @@ def _line(axes: Axes, result: Results, series: str, name: str, **style: Any) -> 
 
 
 def run_table(work: RunInputs) -> Results:
-    """Table 2, with exact laws at the printed and the released parameters, and calibrated plans."""
+    """Table 2: errors by exact laws with printed and released parameters, and calibrated plans."""
     delta, measure = work["delta"], MEASURES["mae"]
     rows: list[Row] = []
     digits: list[PaperClaim] = []
@@ -446,7 +446,7 @@ def judge_error(
 
 
 def draw_table(result: Results) -> Figure:
-    """A group of bars for each row: printed digits, the least error, and certified plans."""
+    """Plot a group of bars for each row: printed digits, least error, and certified plans."""
     figure, axes = drawing.panels(width=10.5, height=5.2)
     panel, places = axes[0, 0], list(TABLE_2)
     offset = {name: (i - 1.5) * 0.2 for i, name in enumerate((LOCAL, *NAMES))}
@@ -509,7 +509,7 @@ def figure(
     reach: tuple[int, ...] = (1,),
     **options: Any,
 ) -> Experiment:
-    """The entry of one of the figures; `reach` are the d_max of its first look."""
+    """The experiment for one of the figures; `reach` are the d_max of its quick run."""
     return Experiment(
         id=f"002-f{number}",
         source=f"Athanasiou et al. 2025, figure {number}",

@@ -1,4 +1,4 @@
-"""The law of SGDL noise and the ratios that the paper's proofs look at: figures 2, 7 to 14."""
+"""The law of SGDL noise, and the ratios in the paper's proofs: figures 2 and 7 to 14."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def outward(points: Integers, distances: Integers, shape: float, ratio: float) -
 
 
 def run_pmf(work: RunInputs) -> Results:
-    """Figure 2, and figures 7 and 8 with it."""
+    """Figures 2, 7 and 8: the law of the noise, and its ratios."""
     rows = []
     reach = np.arange(-work["reach"], work["reach"] + 1)
     for shape, ratio in work["laws"]:
@@ -84,7 +84,7 @@ def run_pmf(work: RunInputs) -> Results:
 
 
 def pmf_claims() -> list[PaperClaim]:
-    """Values that appendix B reads off figure 2."""
+    """Judge the values that appendix B reads off figure 2."""
     claims = []
     for shape, ratio, point, stated in (
         (10, 0.5, 0, 0.065),
@@ -109,7 +109,7 @@ def pmf_claims() -> list[PaperClaim]:
 
 
 def symmetry_claims(shape: float, ratio: float, distances: tuple[int, ...]) -> list[PaperClaim]:
-    """Theorem B.2: rises from the middle on, and is symmetric about 0 (even d) or 1/2 (odd d)."""
+    """Judge Theorem B.2: rising from the middle on, symmetric about 0 (even d) or 1/2 (odd d)."""
     points = np.arange(-30, 31)
     holds = True
     for d in distances:
@@ -139,7 +139,7 @@ def symmetry_claims(shape: float, ratio: float, distances: tuple[int, ...]) -> l
 
 
 def draw_pmf(result: Results) -> Figure:
-    """The laws, and g far out and about 0."""
+    """Plot the laws, and g both far out and near 0."""
     figure, axes = drawing.panels(1, 3, width=12.5, height=4.3)
     laws = list(dict.fromkeys(r.series for r in result.rows if r.series.startswith("SGDL")))
     ratios = list(dict.fromkeys(r.series for r in result.rows if r.series.startswith("g")))
@@ -169,7 +169,7 @@ def draw_pmf(result: Results) -> Figure:
 
 
 def run_per_unit(work: RunInputs) -> Results:
-    """Figures 9 to 12: K(r, d) by d, and the same with the output at an end of the change."""
+    """Figures 9 to 12: K(r, d) by d, centred on the change and from one end of it."""
     rows, claims = [], []
     points = np.array(work["r"])
     distances = np.array(work["d"])
@@ -216,7 +216,7 @@ def run_per_unit(work: RunInputs) -> Results:
 
 
 def draw_per_unit(result: Results) -> Figure:
-    """Above the paper's K, below the cost from an end; a column for each law."""
+    """Plot the paper's K above and the cost from one end below, in one column for each law."""
     laws = list(
         dict.fromkeys((int(r.settings["n"]), float(r.settings["epsilon_geo"])) for r in result.rows)  # type: ignore[arg-type, call-overload]
     )
@@ -240,7 +240,7 @@ def draw_per_unit(result: Results) -> Figure:
 
 
 def run_small(work: RunInputs) -> Results:
-    """Figures 13 and 14: g(r, 1) for β < 1, where it falls outward."""
+    """Figures 13 and 14: g(r, 1) for β < 1, where it falls from the middle on."""
     rows, claims = [], []
     points = np.arange(-work["reach"], work["reach"] + 1)
     for shape in work["beta"]:
@@ -265,7 +265,7 @@ def run_small(work: RunInputs) -> Results:
 
 
 def draw_small(result: Results) -> Figure:
-    """A panel for each β."""
+    """Plot one panel for each β."""
     names = list(dict.fromkeys(r.series for r in result.rows))
     figure, axes = drawing.panels(1, len(names), width=4.6 * len(names), height=4.0)
     for panel, name in zip(axes[0], names, strict=True):

@@ -1,4 +1,4 @@
-"""What an outlier shows among shuffled numbers, and what a message's length shows (paper 002)."""
+"""What an outlier reveals among shuffled numbers, and what message lengths reveal (paper 002)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 
 def right_by_largest(law: ErrorLaw, users: int, distance: int) -> float:
-    """P(right guess) whether the far user holds `distance` or 0, from the largest noisy number.
+    """P(right guess) between `distance` and 0 for the far user, from the largest noisy number.
 
     All others hold 0.
 
@@ -56,7 +56,7 @@ def right_by_sum(law: ErrorLaw, distance: int) -> float:
 
 
 def run_attacks(work: RunInputs) -> Results:
-    """Section 4.1's outlier among shuffled numbers, and section 8's length of a message.
+    """Section 4.1's outlier among shuffled numbers, and section 8's message lengths.
 
     Exact chances of both.
     """
@@ -110,7 +110,7 @@ LENGTH: Final = "only the ones sent, the length is seen"
 
 
 def draw_attacks(result: Results) -> Figure:
-    """Chances of a right guess by the distance of the far value."""
+    """Plot the probability of a right guess by the distance of the far value."""
     figure, axes = drawing.panels(width=7.2, height=4.6)
     panel = axes[0, 0]
     for index, name in enumerate((LENGTH, NUMBERS, BITS)):

@@ -1,4 +1,4 @@
-"""The places of paper 002's two-dimensional experiments: boxes, addresses, shares of ones."""
+"""The locations of paper 002's second experiment: boxes, addresses, and shares of ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUBURBS: Final = ((30.16737, 30.45908), (-97.877248, -97.627248))
 
 @cache
 def addresses(folder: Path | None, *, dispersed: bool = False) -> tuple[Floats, str]:
-    """(lat, lon) of the addresses, shape (rows, 2), and what to say of them.
+    """(lat, lon) of the addresses, shape (rows, 2), and a note on their source.
 
     Args:
         folder: with the paper's file, which has the dispersed addresses only; None for a stand-in.
@@ -56,7 +56,7 @@ def _within(
 
 @cache
 def share_of_ones(folder: Path | None, *, dispersed: bool = False) -> float:
-    """Mean coordinate of the addresses over both axes, as a share of the grid."""
+    """Mean coordinate of the addresses over both axes, as a share of the grid's width."""
     points, _ = addresses(folder, dispersed=dispersed)
     parts = [(points[:, i] - BOX[i][0]) / (BOX[i][1] - BOX[i][0]) for i in (0, 1)]
     # Squares are counted from the upper left.

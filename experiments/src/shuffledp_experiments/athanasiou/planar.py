@@ -1,4 +1,4 @@
-"""The paper's second experiment, the centroid of addresses in a plane.
+"""The paper's second experiment: the centroid of addresses in a plane.
 
 Table 3, figures 5 and 23 to 29, and the map 22.
 
@@ -73,7 +73,7 @@ RELEASED_LOOSENESS: Final = 9 / 7
 def axis_law(
     name: str, grid: SquareGrid, epsilon: float, delta: float, users: int, share: float
 ) -> ErrorLaw | None:
-    """Law of the error of one axis' sum as the paper runs a mechanism for (ε, δ) of the plane.
+    """Law of the error of one axis's sum with the paper's parameters for (ε, δ) of the plane.
 
     None if no parameters satisfy the paper's condition.
     """
@@ -92,7 +92,7 @@ def axis_law(
 def released_axis_law(
     name: str, grid: SquareGrid, epsilon: float, users: int, share: float
 ) -> ErrorLaw | None:
-    """Law of an axis's error as the released script runs it.
+    """Law of the error of one axis's sum as the released script runs the mechanism.
 
     δ = 1e-3, RR at 9/7 of ε, Geo at 11/10 and half of t, SGDL with n ε.
     """
@@ -118,7 +118,7 @@ def point(
     manhattan: bool,
     **settings: Any,
 ) -> Row:
-    """The row of one law, in metres, with the quartiles."""
+    """One row from an axis's law: mean distance in metres, with quartiles."""
     name = "Manhattan distance (m)" if manhattan else "Euclidean distance (m)"
     settings |= {"squares": grid.squares, "radius": grid.radius}
     if law is None:
@@ -137,7 +137,7 @@ def point(
 def certified_law(
     name: str, grid: SquareGrid, epsilon: float, delta: float, users: int, d_max: int, share: float
 ) -> ErrorLaw | None:
-    """Law of the error of the best plan with axes certified for (ε/√2, δ/2).
+    """Law of the error of the best plan whose axes are certified for (ε/√2, δ/2).
 
     Changes are up to d_max squares.
     """
@@ -148,7 +148,7 @@ def certified_law(
 def guarantee(
     name: str, grid: SquareGrid, epsilon: float, delta: float, users: int
 ) -> tuple[PaperClaim, list[Row]] | None:
-    """The ε of one axis as the paper states it, compared with the certified and the attained ε.
+    """Judge the paper's stated ε of one axis by the certified and the attained ε.
 
     None if no parameters satisfy the paper's condition.
     """
@@ -188,14 +188,14 @@ def guarantee(
 def guarantees(
     grid: SquareGrid, epsilon: float, delta: float, users: Iterable[int]
 ) -> tuple[list[PaperClaim], list[Row]]:
-    """The stated guarantees of all mechanisms at some numbers of users."""
+    """Judge the stated guarantees of all mechanisms at several numbers of users."""
     pairs = [guarantee(name, grid, epsilon, delta, n) for name in NAMES for n in users]
     stated = [pair for pair in pairs if pair is not None]
     return [claim for claim, _ in stated], [row for _, rows in stated for row in rows]
 
 
 def run_figure(work: RunInputs) -> Results:
-    """Reproduce one of figures 5 and 23 to 29."""
+    """Reproduce one of the figures 5 and 23 to 29."""
     grid, epsilon, delta, manhattan = (
         SquareGrid(work["squares"], work["radius"]),
         work["epsilon"],
@@ -247,7 +247,7 @@ def run_figure(work: RunInputs) -> Results:
 
 
 def _address_words(*, dispersed: bool, given: bool) -> str:
-    """The addresses of a figure, in words; the file has only those outside the centre."""
+    """Describe a figure's addresses; the data file has only those outside the centre."""
     if not given:
         return f"made-up addresses in place of {'the dispersed ones' if dispersed else 'all'}"
     return "the dispersed addresses" if dispersed else "the dispersed addresses in place of all"
@@ -290,7 +290,7 @@ def draw_figure(result: Results) -> Figure:
 
 
 def run_table(work: RunInputs) -> Results:
-    """Table 3, with exact laws at the printed and the released parameters, and certified plans."""
+    """Table 3: distances by exact laws with printed and released parameters; certified plans."""
     grid, delta = SquareGrid(work["squares"], work["radius"]), work["delta"]
     share = share_of_ones(work.data)
     note = addresses(work.data)[1]
@@ -436,7 +436,7 @@ def judge_distance(
 
 
 def draw_table(result: Results) -> Figure:
-    """A group of marks for each row of the table."""
+    """Plot a group of marks for each row of the table."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -492,7 +492,7 @@ def draw_table(result: Results) -> Figure:
 
 
 def figure(number: int, epsilon: float, **options: Any) -> Experiment:
-    """The entry of one of the figures."""
+    """The experiment for one of the figures."""
     changed: dict[str, Any] = {
         key: options.pop(key)
         for key in ("squares", "radius", "manhattan", "dispersed")

@@ -1,4 +1,4 @@
-"""The map of the squares in two dimensions, drawn from a real round's estimate."""
+"""The map of addresses by square, drawn from a real round's estimate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 
 def run_map(work: RunInputs) -> Results:
-    """Figure 22: how many addresses lie in each cell of a map."""
+    """Figure 22: number of addresses in each cell of a map."""
     points, note = addresses(work.data)
     cells = work["cells"]
     counts, rows_, columns = np.histogram2d(points[:, 0], points[:, 1], bins=cells, range=BOX)
@@ -50,7 +50,7 @@ def run_map(work: RunInputs) -> Results:
 
 
 def _map_cells(x: Floats, y: Floats, counts: Floats) -> tuple[Floats, Floats, Floats]:
-    """Edges of the map's cells and their counts, from the centres of cells with addresses.
+    """Edges and counts of the map's cells, from the centres of the cells with addresses.
 
     Counts are NaN where there are none.
     """
@@ -65,7 +65,7 @@ def _map_cells(x: Floats, y: Floats, counts: Floats) -> tuple[Floats, Floats, Fl
 
 
 def draw_map(result: Results) -> Figure:
-    """Addresses by cell, on a logarithmic scale."""
+    """Plot the addresses by cell, on a logarithmic scale."""
     from matplotlib.colors import LogNorm
 
     figure, axes = drawing.panels(width=7.2, height=6.4)

@@ -1,4 +1,4 @@
-"""Formulas that Athanasiou et al. 2025 print, and those of the scripts released with the paper.
+"""Formulas of Athanasiou et al. 2025 as printed, and those in the released scripts.
 
 They are for comparison and never a guarantee.
 Every function names the statement it evaluates. "Released" ones follow what those scripts compute,
@@ -42,7 +42,7 @@ LARGEST_RATE: Final = 20.0
 
 
 def expected_random_bits(epsilon: float, delta: float) -> float:
-    """Least λ for which Theorem 3.1 prints ε: solves ε² (λ - sqrt(2λ ln(2/δ))) = 32 ln(4/δ).
+    """Least λ for which Theorem 3.1 gives ε: solves ε² (λ - sqrt(2λ ln(2/δ))) = 32 ln(4/δ).
 
     At least 14 ln(4/δ).
     """
@@ -52,7 +52,7 @@ def expected_random_bits(epsilon: float, delta: float) -> float:
 
 
 def randomise(epsilon: float, delta: float, users: int, largest: int = LARGEST) -> float | None:
-    """p = λ/(nk) of RR-Shuffle after Theorem 3.1.
+    """p = λ/(nk) of RR-Shuffle by Theorem 3.1.
 
     None where it needs more than nk random bits, or all of them.
     """
@@ -61,7 +61,7 @@ def randomise(epsilon: float, delta: float, users: int, largest: int = LARGEST) 
 
 
 def fewest_users(epsilon: float, delta: float, largest: int = LARGEST) -> int:
-    """Fewest users for whom Theorem 3.1 gives ε: the least n with λ <= nk."""
+    """Fewest users at whom Theorem 3.1 applies to ε: the least n with λ <= nk."""
     return math.ceil(expected_random_bits(epsilon, delta) / largest)
 
 
@@ -69,7 +69,7 @@ def fewest_users(epsilon: float, delta: float, largest: int = LARGEST) -> int:
 def geo_parameter(
     epsilon: float, delta: float, users: int, steepness: float = PRINTED_STEEPNESS
 ) -> float | None:
-    """ε_geo for which Theorem 4.1, evaluated at d = 1 as in the paper, prints ε.
+    """ε_geo for which Theorem 4.1 gives ε, evaluated at d = 1 as in the paper.
 
     None where it has no value.
 
@@ -91,25 +91,25 @@ def geo_parameter(
 
 
 def present(value: T | None) -> T:
-    """A value that parameters of an entry make sure of; raises ValueError where they do not."""
+    """Return a value that the parameters guarantee to exist; `ValueError` if it is None."""
     if value is None:
         raise ValueError("the paper's theorem has no value for these parameters; use more users")
     return value
 
 
 def rational(value: float) -> Fraction:
-    """A nearby fraction with few digits, as specs want them: off by less than 1e-12."""
+    """A nearby fraction with few digits, as mechanisms require; off by less than 1e-12."""
     return Fraction(value).limit_denominator(10**6)
 
 
 def rr_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) -> RRShuffle | None:
-    """RR-Shuffle as the paper runs it for ε; None where Theorem 3.1 has no such plan."""
+    """RR-Shuffle with the paper's parameters for ε; None if Theorem 3.1 has no such plan."""
     share = randomise(epsilon, delta, users, largest)
     return None if share is None else RRShuffle(max_value=largest, randomise=rational(share))
 
 
 def geo_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) -> GeoShuffle | None:
-    """Geo-Shuffle as the paper runs it for ε, with the padding of Algorithm 3.
+    """Geo-Shuffle with the paper's parameters for ε, and the padding of Algorithm 3.
 
     None where Theorem 4.1 has no value.
     """
@@ -124,7 +124,7 @@ def geo_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) -
 
 
 def sgdl_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) -> SGDLShuffle:
-    """SGDL-Shuffle as the paper runs it for ε, with Lemma C.1's padding (too small: S13)."""
+    """SGDL-Shuffle with the paper's parameters for ε, and Lemma C.1's padding (too small: S13)."""
     rate = rational(epsilon)
     return SGDLShuffle(
         max_value=largest,
@@ -137,7 +137,7 @@ def sgdl_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) 
 def released_laws(
     epsilon: float, users: int, ones: int, *, largest: int = LARGEST
 ) -> dict[str, ErrorLaw | None]:
-    """Laws of the error of the sum as the released script for numbers runs each mechanism, for ε.
+    """Laws of the sum's error as the released script for numbers runs each mechanism at ε.
 
     δ = 1e-3; RR and Geo meet ε + .01; Geo with half the printed t; SGDL's noise on the sum has ε n.
     Nothing is clamped.
@@ -153,7 +153,7 @@ def released_laws(
 
 
 def theorem_7_1(randomise: float, delta: float, largest: int = LARGEST) -> float | None:
-    """ε_L of RR-Shuffle by Theorem 7.1, which forgets that unary bits are ordered.
+    """ε_L of RR-Shuffle by Theorem 7.1, which ignores that unary bits are ordered.
 
     None where λ_L < 14 ln(4/δ).
     """

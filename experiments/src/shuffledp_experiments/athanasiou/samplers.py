@@ -1,4 +1,4 @@
-"""The clients' samplers against the exact laws of the errors."""
+"""Compares the clients' samplers with the exact laws of the errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def agreement(spec: Mechanism, users: int, rounds: int, law: ErrorLaw) -> float:
 
 
 def chi_square(errors: Any, law: ErrorLaw, cells: int = 10) -> float:
-    """p-value of errors against a law, in cells of about equal probability."""
+    """p-value of observed errors under a law, in cells of about equal probability."""
     reached = np.cumsum(law.mass)
     cuts = np.unique(np.searchsorted(reached, np.arange(1, cells) / cells))
     edges = (law.errors[cuts] + law.errors[np.minimum(cuts + 1, law.errors.size - 1)]) / 2
@@ -47,7 +47,7 @@ def chi_square(errors: Any, law: ErrorLaw, cells: int = 10) -> float:
 
 
 def sampler_notes(work: RunInputs, epsilon: float, delta: float) -> tuple[str, ...]:
-    """Notes on how the clients' samplers agree with the laws, if requested."""
+    """Notes on the agreement of the clients' samplers with the laws, if requested."""
     if not work.exact_sampler:
         return ()
     notes, users, rounds = [], 20, work.runs or 200

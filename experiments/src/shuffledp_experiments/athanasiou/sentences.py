@@ -1,4 +1,4 @@
-"""Three statements of the text and the appendices that are wrong, by exact counting."""
+"""Three statements in the text and appendices of paper 002 that exact counting refutes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def bit_variance(randomise: float, bit: int) -> float:
 
 
 def tails(users: int, mean: float, beta: float) -> tuple[float, float]:
-    """The chances of the events that Theorem F.1 bounds by β, below and above the mean.
+    """Probabilities of the events that Theorem F.1 bounds by β, below and above the mean.
 
     Exact binomial sums.
     """
@@ -57,7 +57,7 @@ def tails(users: int, mean: float, beta: float) -> tuple[float, float]:
 
 
 def run_sentences(work: RunInputs) -> Results:
-    """Each statement as printed, and what is true."""
+    """Each of the three statements as printed, with the exact values."""
     parts = [_together(work), _variances(work), _upper_tail(work)]
     return Results(
         tuple(row for rows, _ in parts for row in rows),
@@ -160,7 +160,7 @@ def _upper_tail(work: RunInputs) -> tuple[list[Row], list[PaperClaim]]:
 
 
 def draw_sentences(result: Results) -> Figure:
-    """A panel for each statement."""
+    """Plot one panel for each statement."""
     figure, axes = drawing.panels(1, 3, width=11.5, height=4.2)
     titles = ("section 2: n reports together", "appendix A: (19) and (22)", "Theorem F.1, n μ = 1")
     for panel, name, title in zip(axes[0], (TOGETHER, VARIANCE, TAIL), titles, strict=True):

@@ -1,4 +1,4 @@
-"""Figures that no paper has."""
+"""New figures, which are in none of the papers."""
 
 from __future__ import annotations
 

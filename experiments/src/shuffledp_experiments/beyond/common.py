@@ -1,4 +1,4 @@
-"""Helpers for several of the new figures: rows with certified and attained ε, and settings."""
+"""Helpers for several of the new figures: settings, and rows of certified and attained ε."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ NAN: Final = math.nan
 
 
 def standard(users: int) -> Setting:
-    """All of `users` honest, any change of one value."""
+    """Setting with `users` honest users, and any change of one value."""
     return Setting(users, users)
 
 
 def metric(users: int, d_max: int) -> Setting:
-    """All of `users` honest, changes by up to `d_max`, ε per unit."""
+    """Setting with `users` honest users, changes by up to `d_max`, and ε per unit."""
     return Setting(users, users, Adjacency.METRIC, d_max)
 
 
 def both_sides(spec: object, setting: Setting, delta: float = DELTA) -> Bounds:
-    """Certified and attained ε; certified is infinite where nothing can be certified."""
+    """Certified and attained ε; the certified ε is infinite without a certificate."""
     try:
         return epsilon_bounds(spec, setting, delta)
     except CannotCertify as refusal:
@@ -75,7 +75,7 @@ def epsilon_rows(
 
 
 def finite(value: float | None) -> float:
-    """The value, or NaN where there is no finite one: an empty cell of the CSV."""
+    """The value, or NaN if it is not finite: an empty cell in the CSV."""
     return NAN if value is None or not math.isfinite(value) else value
 
 
@@ -87,7 +87,7 @@ SIDE_STYLES: Final[Mapping[Kind, Mapping[str, Any]]] = {
 
 
 def draw_sides(axes: Axes, result: Results, certified: str, attained: str) -> None:
-    """Draw certified and attained values, so that both are visible where they agree."""
+    """Plot certified and attained values so that both are visible where they agree."""
     for kind, series in ((Kind.CERTIFIED, certified), (Kind.ATTAINED, attained)):
         drawing.line(axes, result, series, label=str(kind), **SIDE_STYLES[kind])
 
@@ -114,7 +114,7 @@ def logarithmic(axes: Axes, which: str = "xy") -> None:
 
 
 def _plain(value: float, _: object = None) -> str:
-    """A number in its most readable form: 0.01, 1000, 1e5."""
+    """Format a number in its most readable form: 0.01, 1000, 1e5."""
     return (
         f"{value:g}"
         if 1e-3 <= value < 1e5
@@ -127,5 +127,5 @@ FEW_TICKS: Final = 30.0
 
 
 def values_of(rows: Iterable[Row], series: str) -> NDArray[np.float64]:
-    """y of one series, in the order of its rows."""
+    """The y values of one series, in the order of its rows."""
     return np.array([row.y for row in rows if row.series == series], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Histograms among dummies: published formulas, certified numbers, and hashed symbols (n17)."""
+"""Histograms among dummies: published formulas, certified numbers, and hashing (n17)."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _CENTRAL: Final = "discrete Laplace, central"
 
 
 class _Cost(NamedTuple):
-    """Error of one count in users, and all messages of a round over its users."""
+    """Standard error of one count in users, and number of messages per user."""
 
     error: float
     messages: float
 
 
 def dummies_of_luo(epsilon: float, delta: float) -> float:
-    """Dummies of each symbol by the formula of Luo, Wang and Yi 2022: 32 ln(2/δ)/ε²."""
+    """Dummies per symbol by the formula of Luo, Wang and Yi 2022: 32 ln(2/δ)/ε²."""
     return 32 * math.log(2 / delta) / epsilon**2
 
 
 def dummies_of_luo_program(users: int, epsilon: float, delta: float) -> float:
-    """Dummies of each symbol by the program of Luo, Wang and Yi 2022 (hkustDB/SDPFE).
+    """Dummies per symbol by the program of Luo, Wang and Yi 2022 (hkustDB/SDPFE).
 
     The least mean, up to 0.1, at which two independent binomial counts X and Y of dummies have
     Pr[X + 1 >= e^ε Y] <= δ.
@@ -64,7 +64,7 @@ def dummies_of_luo_program(users: int, epsilon: float, delta: float) -> float:
 
 
 def dummies_of_balcer(epsilon: float, delta: float) -> float:
-    """Empty slots of each symbol by Balcer and Cheu 2020: 50 ln(2/δ)/ε² for one bit.
+    """Empty slots per symbol by Balcer and Cheu 2020: 50 ln(2/δ)/ε² for one bit.
 
     A value changes two bits, so that each has half of ε and δ.
     """
@@ -72,7 +72,7 @@ def dummies_of_balcer(epsilon: float, delta: float) -> float:
 
 
 def buckets_of_luo(users: int) -> int:
-    """Cells of a hash for the least error: n/ln n."""
+    """Number of hash cells with the least error: n/ln n."""
     return max(2, int(users / math.log(users)))
 
 
@@ -95,14 +95,14 @@ def _cost_of_dummies(mean: float, users: int, symbols: int) -> _Cost:
 
 
 def _balcer(users: int, symbols: int, epsilon: float) -> _Cost:
-    """Cost of the protocol of Balcer and Cheu: a slot per user and symbol, few of them empty."""
+    """Cost of the protocol of Balcer and Cheu: one slot per user and symbol, few of them empty."""
     empty = min(dummies_of_balcer(epsilon, DELTA), float(users))
     error = math.sqrt(empty * (1 - empty / users)) if empty < users else math.nan
     return _Cost(error, 1 + symbols * (1 - empty / users))
 
 
 def cost_of_hashing(users: int, epsilon: float) -> _Cost:
-    """The second protocol of Luo, Wang and Yi 2022, with dummies as certified, for any k.
+    """Cost of the second protocol of Luo, Wang and Yi 2022, with certified dummies, for any k.
 
     Each message has a hash function of its own, drawn by its sender, and a cell of it. As many
     dummies as K15 asks for among that many cells agree with a symbol: those that agree with both of
@@ -132,7 +132,7 @@ def _hadamard(users: int, symbols: int, epsilon: float) -> _Cost:
 
 
 def _sample_cost(users: int, symbols: int, epsilon: float) -> _Cost:  # noqa: ARG001
-    """Sampling as published for Nebula; all hold the symbol.
+    """Cost of sampling as published for Nebula, if all users hold the symbol.
 
     The dummies that the revised paper adds are not modelled.
     """
@@ -146,7 +146,7 @@ def sampled_share(epsilon: float) -> float:
 
 
 def threshold(delta: float) -> int:
-    """Least number τ of sampled people for a symbol to be shown: δ = exp(-C τ), same paper."""
+    """Least number τ of sampled people at which a symbol is shown: δ = exp(-C τ), same paper."""
     return math.ceil(math.log(1 / delta) / (math.log(1 / _ALPHA) - 1 / (1 + _ALPHA)))
 
 
@@ -205,7 +205,7 @@ def _run_n17(work: RunInputs) -> Results:
 def _note_on_hashing(
     users: int, costs: dict[str, dict[int, _Cost]], symbols: tuple[int, ...]
 ) -> str:
-    """From which k hashing sends fewer messages than plain dummies, and than those of nodes."""
+    """The least k at which hashing sends fewer messages than users' and nodes' dummies."""
     hash_cost = costs[_HASHED][symbols[0]]
     words = []
     for name in (_CERTIFIED, _BY_NODES):

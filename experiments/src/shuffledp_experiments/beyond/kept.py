@@ -82,9 +82,9 @@ def _run_n16(work: RunInputs) -> Results:
 
 
 def errors(spec: RapporHistogram, users: int, times: int) -> tuple[float, float]:
-    """Standard error of a count that no user holds, as the mean of `times` rounds.
+    """Standard error of the count of a symbol without holders, averaged over `times` rounds.
 
-    Of fresh responses, and of kept ones.
+    With fresh responses, and with memoised ones.
     """
     gap = float(spec.when_one - spec.when_zero)
     half = float(spec.fake / 2)
@@ -100,7 +100,7 @@ def errors(spec: RapporHistogram, users: int, times: int) -> tuple[float, float]
 def _measure_error(
     spec: RapporHistogram, users: int, times: int, runs: int, generator: np.random.Generator
 ) -> float:
-    """The error of simulated devices that keep a bit: root of the mean square over the runs."""
+    """Root mean square error in simulations of devices that memoise a bit."""
     low, high = (float(chance) for chance in spec.report_chances)
     ones_kept = generator.binomial(users, float(spec.fake / 2), runs)
     ones = generator.binomial(times * ones_kept, float(spec.when_one))

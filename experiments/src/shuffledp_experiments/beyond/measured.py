@@ -1,4 +1,4 @@
-"""Measured figures: audits by trials (n11), coverage of intervals (n13), and seconds (n15)."""
+"""Measured figures: audits by trials (n11), coverage of intervals (n13), and run times (n15)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SURE: Final = 1 - 1e-9
 
 @dataclass(frozen=True, slots=True)
 class AuditedClaim:
-    """A claim that counting can refute.
+    """A privacy claim that an audit may refute.
 
     Attributes:
         name: of the panel.
@@ -128,7 +128,7 @@ def _theorem_71() -> AuditedClaim:
 
 
 def _sound() -> AuditedClaim:
-    """A true claim of ours: a sum of bits in which all other users hold 0."""
+    """A true claim of this project: a sum of bits if all other users hold 0."""
     users, delta = 100, 0.01
     spec = RRShuffle(max_value=1, randomise=Fraction(1, 10))
     flip = float(spec.randomise) / 2
@@ -282,7 +282,7 @@ def _run_n13(work: RunInputs) -> Results:
 
 
 def _agreement(name: str, spec: Mechanism, generator: np.random.Generator) -> str:
-    """Chi-square of the clients' integer sampler against numpy's, on reports of the middle value.
+    """Chi-square test of the clients' integer sampler against numpy's, at the middle value.
 
     Raises:
         ValueError: they differ, by a test that says so of equal ones once in 1e9.
@@ -314,7 +314,7 @@ EXACT_REPORTS: Final = 5000
 
 
 def _count_covered(spec: Mechanism, values: Integers, seed: int) -> tuple[int, int]:
-    """Count the round's intervals that cover the truth, and all its intervals."""
+    """Number of a round's intervals that cover the truth, and number of all its intervals."""
     answer = simulate(spec, values, seed=seed)
     ends = np.atleast_2d(answer.total_interval)
     truth = np.atleast_1d(answer.true_total)

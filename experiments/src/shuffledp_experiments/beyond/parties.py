@@ -1,4 +1,4 @@
-"""Guarantees when parties fail: users that collude or stay away (n5), and corrupt nodes (n10)."""
+"""Guarantees if parties fail: colluding or absent users (n5), and corrupt nodes (n10)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _honest(users: int, share: float) -> int:
 
 
 def _errors(users: int, honest: int, largest: int, epsilon: float) -> dict[str, float]:
-    """Standard errors where so few honest users are counted on; all send."""
+    """Standard errors of plans that count on `honest` honest users, if all users send."""
     target = Target(epsilon, DELTA, users, honest, max_value=largest)
     specs = {kind: calibrate(kind, target) for kind in ("rr-shuffle", "geo-shuffle", "split-mix")}
     specs["sgdl-shuffle"] = shared(users, largest, epsilon, honest)

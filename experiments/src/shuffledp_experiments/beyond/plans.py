@@ -1,4 +1,4 @@
-"""Mechanisms at one certified (ε, δ), and what each costs: error, messages, bytes, and ε_L."""
+"""Mechanisms at one certified (ε, δ), and the cost of each: error, messages, bytes, and ε_L."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GRAIN: Final = 2**24
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Cost and error of a mechanism for a sum of values in {0..k}.
+    """Cost and error of one mechanism for a sum of values in {0..k}.
 
     Attributes:
         error: standard error of the sum, in the values' unit.
@@ -52,7 +52,7 @@ class Offer:
 
 
 def offers(users: int, largest: int, epsilon: float) -> dict[str, Offer]:
-    """All mechanisms for a sum of `users` values in {0..largest}, at certified (ε, δ).
+    """Cost and error of all mechanisms for a sum of values in {0..largest}, at certified (ε, δ).
 
     Standard adjacency.
     """
@@ -78,30 +78,30 @@ def offers(users: int, largest: int, epsilon: float) -> dict[str, Offer]:
 def calibrated_spec(
     kind: str, users: int, largest: int, epsilon: float, rounds: int = 1
 ) -> Mechanism:
-    """The mechanism of least error at certified (ε, δ), all users honest, standard adjacency."""
+    """The mechanism with least error at certified (ε, δ): all honest, standard adjacency."""
     return calibrate(kind, Target(epsilon, DELTA, users, users, max_value=largest, rounds=rounds))
 
 
 def krr(users: int, symbols: int, epsilon: float) -> KRRHistogram:
-    """k-RR of least error at certified (ε, δ)."""
+    """k-RR with least error at certified (ε, δ)."""
     return cast("KRRHistogram", calibrated_spec("krr-histogram", users, symbols - 1, epsilon))
 
 
 @cache
 def dummies(users: int, symbols: int, epsilon: float) -> DummyHistogram:
-    """dummy-histogram of least error, in the fewest messages, at certified (ε, δ)."""
+    """The dummy histogram with least error and fewest messages at certified (ε, δ)."""
     spec = calibrated_spec("dummy-histogram", users, symbols - 1, epsilon)
     return cast("DummyHistogram", spec)
 
 
 def bits(users: int, epsilon: float) -> RRShuffle:
-    """rr-shuffle of one bit per bin: a changed value changes two bins, which compose."""
+    """RR-Shuffle with one bit per bin: a changed value changes two bins, which compose."""
     return cast("RRShuffle", calibrated_spec("rr-shuffle", users, 1, epsilon, rounds=2))
 
 
 @cache
 def shared(users: int, largest: int, epsilon: float, honest: int | None = None) -> SGDLShuffle:
-    """sgdl-shuffle at a pure ε: shares for all honest users, padding paid for by the rest of δ.
+    """SGDL-Shuffle at a pure ε: shares for all honest users, padding within the rest of δ.
 
     Quicker than a calibration, whose error it has within 1e-4.
     """
@@ -123,7 +123,7 @@ def _offer(spec: Mechanism, users: int, error: float | None = None) -> Offer:
 
 
 def traffic(users: int, largest: int, epsilon: float) -> dict[str, tuple[int, int]]:
-    """Messages and bytes of each mechanism for a sum, without what only the error needs."""
+    """Messages and bytes per user of each mechanism for a sum, without computing its error."""
     specs: dict[str, Mechanism] = {
         "rr-shuffle": RRShuffle(
             max_value=largest, randomise=Fraction(1, 2)
@@ -136,7 +136,7 @@ def traffic(users: int, largest: int, epsilon: float) -> dict[str, tuple[int, in
 
 
 def pieces(users: int, largest: int, epsilon: float) -> tuple[int, int]:
-    """Messages of a split-mix user as certified, and by the formula of Balle et al. 2020.
+    """Messages per user of split-mix: as certified, and by the formula of Balle et al. 2020.
 
     Both for the same security.
     """
@@ -146,12 +146,12 @@ def pieces(users: int, largest: int, epsilon: float) -> tuple[int, int]:
 
 
 def envelope_bytes(spec: Mechanism) -> int:
-    """Bytes of one user's envelope for `HOPS` nodes."""
+    """Length in bytes of one user's envelope on a route of `HOPS` nodes."""
     return Geometry.of(spec, DEFAULT_SUITE, HOPS).envelope_bytes
 
 
 def sum_variance(spec: KRRHistogram) -> float:
-    """Variance that one report adds to the sum Σ s c_s of the debiased counts.
+    """Variance that one report contributes to the sum Σ s c_s of the debiased counts.
 
     Users are spread evenly over the values.
     """

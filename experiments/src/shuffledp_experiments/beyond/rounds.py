@@ -1,4 +1,4 @@
-"""Many rounds on the same people (n7), and rounds of which each asks only some of them (n14)."""
+"""Many rounds with the same people (n7), and rounds that sample some of them (n14)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _run_n7(work: RunInputs) -> Results:
 
 
 def _worth(rows: list[Row], local: float, users: int) -> str:
-    """Numbers of shuffled rounds that together cost less than one unshuffled report."""
+    """Number of shuffled rounds that together cost less ε than one unshuffled report."""
     composed = [
         (float(row.x), row.y)
         for row in rows
@@ -170,7 +170,7 @@ def _share_variance(people: int, drawn: int, symbols: int, blanket: float) -> fl
 
 
 def _blanket_for(people: int, rate: float, symbols: int, variance: float) -> Fraction | None:
-    """Largest γ with which the drawn users' answer has this variance.
+    """Largest γ at which the answer from the drawn users has this variance.
 
     None where the draw alone has more.
     """

@@ -1,4 +1,4 @@
-"""Published statements against both sides of the truth, by users (n1) and distance (n2)."""
+"""Published statements against certified and attained ε: by users (n1) and distance (n2)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PrintedStatement:
-    """One published statement.
+    """A published statement, with its formula and its range of validity.
 
     Attributes:
         name: of its panel, the source with it.
@@ -127,7 +127,7 @@ def _theorem_51() -> PrintedStatement:
 
 
 def _theorem_71() -> PrintedStatement:
-    """ε_L of the p that Theorem 3.1 gives for ε_S; one user alone, so n only decides p."""
+    """Theorem 7.1: ε_L at the p that Theorem 3.1 gives for ε_S; n matters only through p."""
     largest, shuffled = 10_000, 0.1
 
     def spec(users: int) -> RRShuffle | None:
@@ -156,7 +156,7 @@ def _theorem_71() -> PrintedStatement:
 
 
 def _expected_count(epsilon: float) -> float:
-    """λ for which Theorem 3.1 prints this ε at δ."""
+    """λ for which Theorem 3.1 gives this ε at δ."""
     from scipy.optimize import brentq
 
     log_four = math.log(4 / DELTA)
@@ -295,7 +295,7 @@ def _worst(
     sides: list[Row],
     short: str,
 ) -> PaperClaim:
-    """The statement judged where it is least true: at the least ratio of printed to attained."""
+    """Judge a statement where it is most wrong: at the least ratio of printed to attained ε."""
     certified, attained = (
         values_of(sides, f"{short} {kind}") for kind in (Kind.CERTIFIED, Kind.ATTAINED)
     )
@@ -360,7 +360,7 @@ def _panel(axes: Axes, result: Results, short: str) -> None:
 
 
 def _grey(axes: Axes, users: np.ndarray[Any, Any], outside: np.ndarray[Any, Any]) -> None:
-    """Shades the n to which the statement does not apply."""
+    """Shade the n to which the statement does not apply."""
     edges = np.sqrt(users[1:] * users[:-1])
     left = np.concatenate([[users[0]], edges])
     right = np.concatenate([edges, [users[-1]]])

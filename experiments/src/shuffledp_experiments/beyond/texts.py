@@ -34,7 +34,7 @@ _HASHES: Final = SymbolHashes(salt="00" * 16, columns=3, bits=13)
 
 
 class _Outcome(NamedTuple):
-    """Share of the frequent texts that are listed, and listed texts that no one has."""
+    """Share of the frequent texts that are listed, and number of listed texts that no one has."""
 
     listed: float
     false: int
@@ -56,7 +56,7 @@ def _spec(users: int, epsilon: float) -> ColumnsSpec:
 def _play(
     spec: ColumnsSpec, users: int, people: int, candidates: int, rng: np.random.Generator
 ) -> _Outcome:
-    """One round in which the hashes of all candidates are drawn afresh."""
+    """Simulate one round with fresh hashes of all candidates."""
     cells = rng.integers(0, _HASHES.shape[0], (_HASHES.columns, candidates))
     rest = rng.integers(_FREQUENT, candidates, users - _FREQUENT * people)
     texts = np.concatenate([np.repeat(np.arange(_FREQUENT), people), rest])
@@ -73,7 +73,7 @@ def _play(
 
 
 def _noise(spec: ColumnsSpec, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The noise of all nodes in every count, by the law of a single count."""
+    """Draw the noise of all nodes in every count, by the law of a single count."""
     law = conditional_law(
         spec.noise_epsilon, spec.mean, spec.column_sizes[0], spec.column_dummies[0]
     )
@@ -83,7 +83,7 @@ def _noise(spec: ColumnsSpec, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _sampling(people: int, epsilon: float) -> float:
-    """Probability that enough of a text's people are sampled for it to be shown."""
+    """Probability that a text's sampled people are enough to show it."""
     from scipy.stats import binom  # here: scipy is slow to import
 
     return float(binom(people, sampled_share(epsilon)).sf(threshold(DELTA) - 1))

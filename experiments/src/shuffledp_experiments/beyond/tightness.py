@@ -1,4 +1,4 @@
-"""Distance between the two sides of the truth (n8), and cost of adversaries' knowledge (n9)."""
+"""Gap between certified and attained ε (n8), and cost of what adversaries know (n9)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _cell(name: str, users: int, bounds: Bounds, settings: dict[str, Any]) -> li
 
 
 def _ratios(rows: list[Row] | tuple[Row, ...]) -> dict[tuple[str, Any, Any], float]:
-    """certified/attained by panel, n and the other parameter.
+    """Ratio certified/attained by panel, n and the other parameter.
 
     Infinite where one side is missing.
     """
@@ -196,7 +196,7 @@ N8: Final = Experiment(
 
 
 def _ladder(symbols: int, local: float, users: int) -> dict[str, tuple[Kind, float]]:
-    """ε at δ of one k-RR round by what the adversary knows, from most to least."""
+    """ε at δ of one k-RR round, by the adversary's knowledge, from most to least."""
     from shuffledp_privacy.histogram.published import strong_adversary_delta
     from shuffledp_privacy.local.flags import Pair
 
@@ -226,7 +226,7 @@ def _ladder(symbols: int, local: float, users: int) -> dict[str, tuple[Kind, flo
 
 
 def _invert(delta_at: Callable[[float], float], highest: float) -> float:
-    """Least ε with δ(ε) at most `DELTA`, from above; NaN if even the highest has more."""
+    """Least ε with δ(ε) <= `DELTA`, rounded up; NaN if even `highest` has a larger δ."""
     if delta_at(highest) > DELTA:
         return math.nan
     low, high = 0.0, highest

@@ -1,4 +1,4 @@
-"""Utility at one true guarantee: by ε (n3), by messages and bytes (n4), by symbols (n12)."""
+"""Utility at one certified guarantee: by ε (n3), messages and bytes (n4), and symbols (n12)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _run_n3(work: RunInputs) -> Results:
 
 
 def _shares(work: RunInputs) -> tuple[Floats, str]:
-    """Shares of a real column, or of a stand-in with as many symbols."""
+    """Shares of the symbols in a real column, or in a stand-in with as many symbols."""
     if work.data is not None:
         column = load(work.data, "adult")[:, 0].astype(np.int64)
         return np.bincount(column - 1, minlength=16) / len(
@@ -140,7 +140,7 @@ def _histogram_rows(work: RunInputs, shares: Floats, users: int, epsilon: float)
 def krr_counts(
     counts: NDArray[np.int64], blanket: float, runs: int, generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """How often each symbol is reported, in each of `runs` rounds: shape (runs, k)."""
+    """Number of reports of each symbol in each of `runs` rounds: shape (runs, k)."""
     symbols = len(counts)
     truthful = generator.binomial(counts, 1 - blanket, (runs, symbols))
     random = generator.multinomial(
@@ -150,7 +150,7 @@ def krr_counts(
 
 
 def invert_shares(counts: NDArray[np.int64], blanket: float) -> Floats:
-    """Shares by matrix inversion, and the nearest that are possible; shape (runs, k)."""
+    """Shares by matrix inversion, and the nearest possible shares; shape (runs, k)."""
     shares = counts / counts.sum(axis=1, keepdims=True)
     return project((shares - blanket / counts.shape[1]) / (1 - blanket), 1.0)
 
@@ -189,7 +189,7 @@ def _draw_n3(result: Results) -> Figure:
 
 
 def _style(names: list[str], name: str) -> dict[str, Any]:
-    """One look for each mechanism; three that nearly coincide are told apart by their width."""
+    """Line style of a mechanism; three that nearly coincide have different widths."""
     style = drawing.series_style(names.index(name))
     special: dict[str, dict[str, Any]] = {
         "central": {"color": "black", "marker": "_", "ms": 9, "lw": 1.2, "ls": "--"},
@@ -260,7 +260,7 @@ def _offer_rows(name: str, offer: Offer, settings: dict[str, Any]) -> list[Row]:
 
 
 def _front(sent: dict[str, Offer]) -> list[str]:
-    """The mechanisms that no other beats in bytes and in error, fewest bytes first."""
+    """The mechanisms that no other beats in both bytes and error, fewest bytes first."""
     best, front = math.inf, []
     for name, offer in sorted(sent.items(), key=lambda item: (item[1].size, item[1].error)):
         if offer.error < best:
@@ -405,7 +405,7 @@ the worst: k-RR errs most where all hold it, Hadamard response where none does."
 
 
 def _notes_n12(rows: list[Row], of: str) -> list[str]:
-    """Mechanism with the least error, and the k from which Hadamard response beats k-RR."""
+    """Notes: the mechanism with least error, and the k at which Hadamard response beats k-RR."""
     error = {(row.series, row.x): row.y for row in rows}
     other = "hadamard-histogram"
     names = ("rr-shuffle for each bin", "k-RR", other, "dummy-histogram", "node-histogram")
@@ -426,14 +426,14 @@ def _notes_n12(rows: list[Row], of: str) -> list[str]:
 
 
 def _krr_error(users: int, holders: float, symbols: int, blanket: float) -> float:
-    """Error of an inverted count: Bin(holders, p) + Bin(n - holders, q) reports name the symbol."""
+    """Standard error of a debiased k-RR count: Bin(holders, p) + Bin(n - holders, q) reports."""
     q = blanket / symbols
     p = 1 - blanket + q
     return math.sqrt(holders * p * (1 - p) + (users - holders) * q * (1 - q)) / (1 - blanket)
 
 
 def _hadamard_error(users: int, holders: float, symbols: int, epsilon: float) -> float:
-    """Error of a count from indices in the symbol's half: p = 1 - γ/2 and q = 1/2 (K13)."""
+    """Standard error of a count from the indices in a symbol's half: p = 1 - γ/2, q = 1/2 (K13)."""
     spec = cast(
         "HadamardHistogram", calibrated_spec("hadamard-histogram", users, symbols - 1, epsilon)
     )

@@ -1,4 +1,4 @@
-"""Tables and figures about k-randomised response of Biswas, Jung and Palamidessi.
+"""Tables and figures on k-randomised response by Biswas, Jung and Palamidessi.
 
 Papers 000 and 001, of 2022 and 2023.
 """

@@ -1,4 +1,4 @@
-"""Other papers' bounds in the form in which the tables of Biswas et al. seem to use them.
+"""Other papers' bounds in the forms that the tables of Biswas et al. seem to use.
 
 None is a bound here.
 """
@@ -31,7 +31,7 @@ def balle_form(group: Group, epsilon: float) -> float:
 
 
 def balle_form_above_1(group: Group, epsilon: float) -> float:
-    """δ of ε = e^ε0 √(ln(1/δ)/n): the same without min(1, ε0), as if ε0 were above 1."""
+    """δ of ε = e^ε0 √(ln(1/δ)/n): `balle_form` without min(1, ε0), as if ε0 were above 1."""
     return math.exp(-group.users * (epsilon / math.exp(group.epsilon0)) ** 2)
 
 

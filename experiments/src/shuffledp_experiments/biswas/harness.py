@@ -1,4 +1,4 @@
-"""Harness of all utility figures: rounds of k-RR, the Gaussian mechanism, their estimators.
+"""Shared code of all utility figures: k-RR rounds, the Gaussian mechanism, their estimators.
 
 Utility is compared at equal certified (ε, δ). The papers give both mechanisms the ε of the
 randomiser, ε0: for it the shuffled histogram has δ = 0 exactly, which no Gaussian has, and at any δ
@@ -57,23 +57,23 @@ def _sigma(epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class Contest:
-    """k-RR with ε0 among n users against Gaussian noise on every bin."""
+    """k-RR with ε0 among n users, compared with Gaussian noise on every bin."""
 
     group: Group
 
     @cached_property
     def spec(self) -> KRRHistogram:
-        """The randomiser."""
+        """The local randomiser, k-RR."""
         return self.group.spec()
 
     @property
     def q(self) -> float:
-        """Probability of each symbol that is not the user's."""
+        """Probability of reporting one given wrong symbol."""
         return float(self.spec.blanket / self.spec.symbols)
 
     @property
     def slope(self) -> float:
-        """How much more probable the user's own symbol is, p - q."""
+        """Difference p - q of the probabilities of the true and of another symbol."""
         return float(1 - self.spec.blanket)
 
     @property
@@ -83,16 +83,16 @@ class Contest:
 
     @property
     def sigma(self) -> float:
-        """σ of the Gaussian with the same certified (ε, δ), in users."""
+        """σ of Gaussian noise with the same certified (ε, δ), in users."""
         return _sigma(self.epsilon.certified)
 
     @property
     def paper_sigma(self) -> float:
-        """σ of the Gaussian of the papers, with ε = ε0; at δ = 1e-6, as their δ = 0 gives none."""
+        """σ of the papers' Gaussian noise, with ε = ε0 and δ = 1e-6 instead of their δ = 0."""
         return _sigma(self.group.epsilon0)
 
     def play(self, truth: Integers, generator: np.random.Generator) -> Mapping[str, Floats]:
-        """Histograms by each way of publishing, in users, of the shape of `truth`, (runs, k).
+        """Estimated histograms in users by publication method; each shape (runs, k), as `truth`.
 
         A count is the sum of its truthful reports and its blanket reports, so that one draw per
         symbol replaces a loop over users.
@@ -114,7 +114,7 @@ class Contest:
         }
 
     def rows(self, name: str) -> list[Row]:
-        """ε of the shuffled histogram, both sides, and of the papers' Gaussian."""
+        """Rows of certified and attained ε of the shuffled histogram, and the papers' Gaussian."""
         sides, settings = self.epsilon, {**self.group.settings(), "delta": DELTA}
 
         def row(series: str, kind: Kind, value: float) -> Row:
@@ -129,7 +129,7 @@ class Contest:
         ]
 
     def unequal(self, statement: str, published: float | None, remark: str) -> PaperClaim:
-        """The claim that a comparison is of unequal guarantees; checks first that they are."""
+        """A claim that a comparison is at unequal guarantees, after checking that it is."""
         certified, _ = both_sides(self.group, self.group.epsilon0)
         gaussian = gaussian_delta(self.paper_sigma, SENSITIVITY, self.group.epsilon0)
         if certified > 0 or gaussian <= 0 or not self.epsilon.certified < self.group.epsilon0:
@@ -142,7 +142,7 @@ class Contest:
 
 
 def total_variation(estimate: Floats, truth: Integers) -> Floats:
-    """Half the sum of the absolute errors, as a share of the users; shape (runs,)."""
+    """Total variation: half the absolute errors, as a share of the users; shape (runs,)."""
     return np.asarray(np.abs(estimate - truth).sum(axis=-1) / (2 * truth.sum(axis=-1)))
 
 
@@ -153,7 +153,7 @@ def measured_row(
     errors: Floats,
     settings: Mapping[str, object],
 ) -> Row:
-    """The mean over runs, with the 5th and 95th percentile."""
+    """One row: the mean error over runs, with the 5th and 95th percentiles."""
     low, high = np.quantile(errors, (0.05, 0.95)).tolist()
     return Row(series, Kind.MEASURED, *point, y_name, float(errors.mean()), low, high, settings)
 
@@ -161,7 +161,7 @@ def measured_row(
 def contest_rows(
     name: str, contest: Contest, truth: Integers, generator: np.random.Generator
 ) -> tuple[list[Row], Mapping[str, Floats]]:
-    """Total variation of every estimator, over the rows of `truth`, and the guarantee."""
+    """Rows of every estimator's total variation over the rows of `truth`, and of the guarantee."""
     errors_of = {
         estimator: total_variation(values, truth)
         for estimator, values in contest.play(truth, generator).items()
@@ -176,7 +176,7 @@ def contest_rows(
 
 
 def exact_law(contest: Contest, at_x0: int) -> tuple[Floats, Floats]:
-    """Law of the inverted count of a symbol that `count` users hold.
+    """Law of the debiased count of a symbol that `at_x0` users hold.
 
     |error| as a share of the users, and probabilities.
 
@@ -197,7 +197,7 @@ def exact_law(contest: Contest, at_x0: int) -> tuple[Floats, Floats]:
 
 
 def summary(errors: Floats, law: Floats) -> tuple[float, float, float]:
-    """Mean, 5th and 95th percentile of a law."""
+    """Mean, and 5th and 95th percentiles of a law."""
     order = np.argsort(errors)
     rising = np.cumsum(law[order]) / law.sum()
     low, high = (float(errors[order][np.searchsorted(rising, level)]) for level in (0.05, 0.95))
@@ -207,7 +207,7 @@ def summary(errors: Floats, law: Floats) -> tuple[float, float, float]:
 def exact_sampler_agrees(
     contest: Contest, truth: Integers, generator: np.random.Generator
 ) -> float:
-    """p of a chi-square test of the clients' integer sampler against the law, for one dataset.
+    """p-value of a chi-square test of the clients' sampler against the law, on one dataset.
 
     How far the answer lies from the value, modulo k, has one law for all values: p at 0 and q
     elsewhere.
@@ -224,7 +224,7 @@ def exact_sampler_agrees(
 
 
 def sampler_rows(contest: Contest, truth: Integers, generator: np.random.Generator) -> list[Row]:
-    """The agreement as a row of its own."""
+    """The samplers' agreement as a row."""
     chance = exact_sampler_agrees(contest, truth, generator)
     settings = {**contest.group.settings(), "runs": 1}
     users = float(contest.group.users)

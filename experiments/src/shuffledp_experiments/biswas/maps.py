@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class City:
-    """A box of the papers and its grid.
+    """A box of the papers, with its grid.
 
     Attributes:
         name: as the papers have it.
@@ -90,7 +90,7 @@ _T5: Final[Mapping[str, Mapping[int, tuple[float, float]]]] = {
 
 
 def places_of(work: RunInputs, city: City) -> tuple[Floats, str]:
-    """Latitudes and longitudes, shape (users, 2), and what a reader must know of them."""
+    """Latitudes and longitudes, shape (users, 2), and a note on their source."""
     if work.data is not None:
         places = load(work.data, city.file)
         return places, f"{city.name}: {len(places):,} check-ins, the paper has {city.users:,}"
@@ -258,7 +258,7 @@ def _draw_estimate(result: Results) -> Figure:
 
 
 def _samples(truth: Integers, users: int, runs: int, generator: np.random.Generator) -> Integers:
-    """Histograms of `users` users drawn without replacement, or of all where there are no more.
+    """Histograms of `users` users drawn without replacement, or of all if there are fewer.
 
     Shape (runs, k).
     """
@@ -292,7 +292,7 @@ def _by_users(work: RunInputs) -> Results:
 def _compare(
     name: str, contest: Contest, errors: Mapping[int, Mapping[str, Floats]]
 ) -> list[PaperClaim]:
-    """The two things that the papers say of these figures."""
+    """Judge the papers' two statements on these figures."""
     most = max(errors)
     unfair, fair = (
         ratio(errors[most], harness.PROJECTED, gaussian)
@@ -326,7 +326,7 @@ def _compare(
 
 
 def _gap(name: str, errors: Mapping[int, Mapping[str, Floats]]) -> list[PaperClaim]:
-    """Opposite statements of the two versions on the gap between shuffle and central model."""
+    """Judge the two versions' opposite statements on the gap between shuffle and central model."""
     few = min(errors)
     many = max(errors)
     gaps = {}

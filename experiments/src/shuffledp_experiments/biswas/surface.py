@@ -1,4 +1,4 @@
-"""The papers' surface δ(ε, ε0), as Theorem 1 prints it and as it is."""
+"""The papers' surface δ(ε, ε0), as Theorem 1 prints it and as certified."""
 
 from __future__ import annotations
 

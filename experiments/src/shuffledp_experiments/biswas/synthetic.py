@@ -61,7 +61,7 @@ def _contest(work: RunInputs, users: int) -> Contest:
 
 
 def _by_users(work: RunInputs) -> tuple[list[Row], dict[int, Mapping[str, Floats]]]:
-    """Total variation of every estimator at each n."""
+    """Rows of the total variation of every estimator at each n."""
     rows: list[Row] = []
     errors: dict[int, Mapping[str, Floats]] = {}
     for users in work["n"]:
@@ -78,7 +78,7 @@ def _by_users(work: RunInputs) -> tuple[list[Row], dict[int, Mapping[str, Floats
 
 
 def ratio(errors: Mapping[str, Floats], above: str, below: str) -> float:
-    """How many times the mean error of one is that of another."""
+    """Ratio of the mean errors of two estimators."""
     return float(errors[above].mean() / errors[below].mean())
 
 
@@ -131,7 +131,7 @@ def _text(work: RunInputs) -> Results:
 
 
 def _narrower(work: RunInputs) -> list[Row]:
-    """Shuffle + INV as the papers may have meant it as well: with a variance of 2."""
+    """Rows of Shuffle + INV with a variance of 2, which the papers may have meant."""
     rows = []
     for users in work["n"]:
         generator = work.generator("variance 2", users)
@@ -184,7 +184,7 @@ _APART: Final = "IBU, iterated against closed form"
 
 
 def _iterate_update(work: RunInputs, users: int) -> Row:
-    """Distance between the update's last step and the limit drawn as IBU, on one dataset.
+    """Distance between the last step of the iterative update and its limit, on one dataset.
 
     In users of one bin.
     """
@@ -358,7 +358,7 @@ def _bins(work: RunInputs) -> Results:
 
 
 def draw_bins(result: Results) -> Figure:
-    """Exact and simulated means with 5-95%, and the published draws, a panel for each setting."""
+    """Plot exact and simulated means with 5-95%, and published draws, one panel per setting."""
     names = list(dict.fromkeys(row.series.partition(": ")[0] for row in result.rows))
     figure, grid = drawing.panels(1, len(names), width=11, height=5.4)
     shown = (harness.INV, harness.PROJECTED, harness.IBU, harness.GAUSSIAN, harness.GAUSSIAN_PAPER)

@@ -1,4 +1,4 @@
-"""The papers' tables of δ: their own Theorem 1 beside other bounds, and over ε0, n and k."""
+"""The papers' tables of δ: Theorem 1 next to other bounds, and over ε0, n and k."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WHY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Digits of one bound in a table, with the formula that was tried for them.
+    """The digits of one bound in a table, and the formula that may have produced them.
 
     Attributes:
         name: whose bound, as the table's column is headed.
@@ -56,7 +56,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of bounds for one group of users: copied digits of the paper's theorem and of others.
+    """A table of bounds for one group of users, with the digits as printed.
 
     `nearest` is the group that comes nearest to the own digits, where those of `group` do not give
     them.
@@ -206,7 +206,7 @@ def _row(
 
 
 def _truth_rows(name: str, group: Group, epsilons: Sequence[float]) -> list[Row]:
-    """Certified and attained δ at each ε, and what Theorem 1 prints there."""
+    """Rows of certified and attained δ at each ε, and of Theorem 1 as printed."""
     sides = {epsilon: both_sides(group, epsilon) for epsilon in epsilons}
     printed = [
         _row(
@@ -235,7 +235,7 @@ def _truth_rows(name: str, group: Group, epsilons: Sequence[float]) -> list[Row]
 def _judge_rows(
     name: str, group: Group, digits: Mapping[float, float], claims: list[PaperClaim]
 ) -> list[Row]:
-    """Rows of the paper's own theorem with their verdicts, which are added to `claims`."""
+    """Rows of the papers' own theorem; their verdicts are appended to `claims`."""
     rows = []
     for epsilon, published in digits.items():
         certified, attained = both_sides(group, epsilon)

@@ -26,20 +26,20 @@ class Group:
 
     @property
     def at_x0(self) -> int:
-        """n_x0 as the tables have it: 0.8 n, not the 80 that the text states."""
+        """n_x0 as used for the tables: 0.8 n, not the 80 in the text."""
         return 4 * self.users // 5 if self.others_at_x0 is None else self.others_at_x0
 
     def settings(self) -> dict[str, object]:
-        """The columns of a CSV that say which group a row is about."""
+        """The CSV columns that identify the group of a row."""
         return {"n": self.users, "k": self.symbols, "epsilon0": self.epsilon0, "n_x0": self.at_x0}
 
     def spec(self) -> KRRHistogram:
-        """k-RR with this ε0, or the nearest rational blanket with a smaller one."""
+        """k-RR with this ε0, or slightly less where the blanket must be rational."""
         return krr_histogram(self.symbols, self.epsilon0)[0]
 
 
 def printed_delta(group: Group, epsilon: float) -> float:
-    """δ(ε) by the printed Theorem 1. NOT a guarantee (K8).
+    """δ(ε) by Theorem 1 as printed. NOT a guarantee (K8).
 
     Above ε0 the printed loss is nowhere, so δ is 0.
     """
@@ -51,9 +51,9 @@ def printed_delta(group: Group, epsilon: float) -> float:
 
 @cache
 def both_sides(group: Group, epsilon: float) -> tuple[float, float]:
-    """δ(ε) that holds for every dataset, never below the truth.
+    """Certified and attained δ(ε): above and below the truth for the worst dataset.
 
-    Also the δ that some dataset reaches, never above the truth.
+    The certified one holds for every dataset; some dataset reaches the attained one.
 
     The attained side is the larger of K5 and of one bin of the datasets with none, 0.8 n and all
     of the others at x0 (K8, the identity put right): a bin is a post-processing of the histogram,
@@ -72,7 +72,7 @@ def both_sides(group: Group, epsilon: float) -> tuple[float, float]:
 
 
 def agrees(printed: float, digits: float, significant: int) -> bool:
-    """Test whether a number has these significant digits, rounded or truncated."""
+    """True if a number has these significant digits, rounded or truncated."""
     unit = 10.0 ** (_exponent(digits) - significant + 1)
     return -0.501 * unit <= printed - digits <= 1.001 * unit
 

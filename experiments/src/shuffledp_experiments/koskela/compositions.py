@@ -51,7 +51,7 @@ LEAST_DRAWN: Final = 1e-12
 
 
 class Sides(TypedDict):
-    """Both sides of the truth."""
+    """Certified and attained values."""
 
     certified: float
     attained: float
@@ -64,7 +64,7 @@ RELEASED_DELTA: Final = {1: 0.0092095, 2: 0.0217747, 3: 0.0328826, 4: 0.0427902}
 
 
 def run_general(work: RunInputs) -> Results:
-    """δ by ε for a few rounds of any ε0-LDP randomiser."""
+    """δ by ε for a few rounds of any ε0-LDP randomiser, certified and attained."""
     epsilon0, users, largest, grid = work["ε0"], work["n"], work["rounds"], work["grid"]
     low, high = work["ε"]
     epsilons = np.linspace(low, high, work["points"])
@@ -130,7 +130,7 @@ def _rounds(name: str, times: int) -> str:
 
 
 def draw_general(result: Results) -> Figure:
-    """A panel for each number of rounds."""
+    """Plot one panel for each number of rounds."""
     largest = max(int(str(row.settings["rounds"])) for row in result.rows)
     figure, axes = drawing.panels(1, largest, width=2.6 * largest + 1.2, height=4.4, sharey=True)
     for times, panel in enumerate(axes[0], 1):
@@ -184,7 +184,7 @@ RELEASED_LOSSES: Final = {10: 0.0051, 10000: 5.114}
 
 
 def run_sampled(work: RunInputs) -> Results:
-    """ε by rounds where a hundredth of the users reports in each."""
+    """ε by number of rounds, if a hundredth of the users reports in each."""
     epsilon0, users, delta = work["ε0"], work["n"], work["δ"]
     rate = Fraction(work["q"]).limit_denominator(10**6)
     drawn = int(users * rate)
@@ -225,7 +225,7 @@ def run_sampled(work: RunInputs) -> Results:
 
 
 def draw_sampled(result: Results) -> Figure:
-    """ε by rounds, both axes logarithmic."""
+    """Plot ε by number of rounds, on logarithmic axes."""
     figure, axes = drawing.panels(width=7.6, height=5.2)
     panel = axes[0, 0]
     line(panel, result, "Girgis et al., Rényi", label="printed: Girgis et al., Rényi")
@@ -280,7 +280,7 @@ def strong_curve(spec: KRRHistogram, honest: int, *, weighed: bool = True) -> Cu
 
 
 def run_adversaries(work: RunInputs) -> Results:
-    """ε by δ against the adversaries, for several rounds."""
+    """ε by δ for each adversary of the paper, for several rounds."""
     largest, smallest = work["δ"]
     deltas = np.geomspace(largest, smallest, work["points"])
     rows: list[Row] = []
@@ -365,7 +365,7 @@ def _balle(closed: float | None, where: str, sides: Sides) -> list[PaperClaim]:
 
 
 def draw_adversaries(result: Results) -> Figure:
-    """A row for each n, a panel for each number of rounds."""
+    """Plot a row for each n, and a panel for each number of rounds."""
     users = list(dict.fromkeys(row.settings["n"] for row in result.rows))
     rounds = list(dict.fromkeys(row.settings["rounds"] for row in result.rows))
     figure, axes = drawing.panels(

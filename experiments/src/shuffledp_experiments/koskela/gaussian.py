@@ -41,7 +41,7 @@ LIMITS: Final = 1e-9
 
 
 def highest(users: int) -> float:
-    """Deviations of the noise above which one cell, or a bound, takes all.
+    """Number of the noise's deviations beyond which one cell, or a bound, holds all mass.
 
     More where δ is smaller.
     """
@@ -88,13 +88,13 @@ def nodes(sigma: float, users: int, count: int) -> tuple[Floats, Floats, float]:
 
 
 def _spread(sigma: float, users: int, count: int) -> Floats:
-    """Places of z, three times as dense near 0 as far out."""
+    """Grid points of z, three times as dense near 0 as far out."""
     turn = np.linspace(-math.asinh(LOWEST / 3), math.asinh(highest(users) / 3), count)
     return np.asarray(3 * sigma * np.sinh(turn))
 
 
 def _between(edges: Floats) -> Floats:
-    """Normal mass between neighbouring edges, from the nearer tail."""
+    """Normal probability between neighbouring edges, computed from the nearer tail."""
     upper = edges[:-1] > 0
     left = np.where(upper, -edges[1:], edges[:-1])
     right = np.where(upper, -edges[:-1], edges[1:])
@@ -104,7 +104,7 @@ def _between(edges: Floats) -> Floats:
 def shuffled_gaussian(
     sigma: float, users: int, epsilon: float, count: int = 600
 ) -> tuple[float, float]:
-    """δ of shuffled Gaussian noise for one user's change from 0 to 1 among zeros, both sides.
+    """(certified, attained) δ of shuffled Gaussian noise for a change from 0 to 1 among zeros.
 
     The ratio of the two densities is the mean of n independent V = exp((z - 1/2)/σ²), so that the
     hockey-stick divergence is E[(mean V - e^ε)_+], or E[(1 - e^ε mean V)_+] in the other order, of
@@ -139,7 +139,7 @@ def _draw(masses: Floats, values: Floats) -> Draw:
 def by_hand(
     sigma: float, users: int, epsilon: float, runs: int, generator: np.random.Generator
 ) -> tuple[float, float]:
-    """δ of the pair by Monte Carlo in n dimensions, as in the paper, and its standard error."""
+    """δ of the pair by Monte Carlo in n dimensions, as in the paper; and its standard error."""
     noise = generator.normal(0.0, sigma, (runs, users))
     ratio = np.exp((noise - 0.5) / sigma**2).mean(axis=1)
     growth = math.exp(epsilon)
@@ -149,7 +149,7 @@ def by_hand(
 
 
 def run_gaussian(work: RunInputs) -> Results:
-    """Tabulate δ over n: certified, attained, by Monte Carlo, and without the shuffler."""
+    """δ by n: certified, attained, by Monte Carlo, and without the shuffler."""
     sigma, epsilon = work["σ"], work["ε"]
     runs = work.runs or work["runs"]
     local = gaussian_delta(sigma, 1.0, epsilon)
@@ -187,7 +187,7 @@ def run_gaussian(work: RunInputs) -> Results:
 
 
 def draw_gaussian(result: Results) -> Figure:
-    """δ by n, both axes logarithmic."""
+    """Plot δ by n, on logarithmic axes."""
     figure, axes = drawing.panels(width=7.6, height=4.8)
     panel = axes[0, 0]
     line(

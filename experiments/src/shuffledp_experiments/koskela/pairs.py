@@ -1,4 +1,4 @@
-"""Pairs of laws of a changed value, and their adaptive composition from below.
+"""Pairs of laws under a changed value, and lower bounds on their adaptive composition.
 
 A concrete dataset's pair is attained: what it costs is never above the truth. Outcomes may be
 merged, losses moved down and masses dropped: each lowers every hockey-stick divergence, so that
@@ -36,7 +36,7 @@ UNIT: Final = 2.0**-53
 
 @dataclass(frozen=True, slots=True)
 class LawPair:
-    """The two laws of what the adversary sees.
+    """The laws of the adversary's view before and after a change of one value.
 
     Attributes:
         first: masses under the dataset with x0, each above 0.
@@ -53,7 +53,7 @@ class LawPair:
         return type(self)(self.second, self.first, self.without)
 
     def sample(self, rate: Fraction) -> Self:
-        """The pair where a random subset reports, the changed user with chance `rate`."""
+        """The pair if a random subset reports, the changed user with probability `rate`."""
         share = float(rate)
         rest = (1 - share) * self.without
         return type(self)(share * self.first + rest, share * self.second + rest, self.without)
@@ -119,7 +119,7 @@ def _cells(honest: int, q: float) -> tuple[Floats, Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class LossGrid:
-    """Privacy losses of several rounds on a grid, from below.
+    """Privacy losses of several rounds on a grid, rounded down.
 
     Attributes:
         first: the lowest multiple of the gap.
@@ -135,7 +135,7 @@ class LossGrid:
 
     @classmethod
     def of(cls, pair: LawPair, points: int = POINTS, *, nearest: bool = False) -> Self:
-        """Losses of one round, each moved down to a multiple of the gap.
+        """Losses of one round, each rounded down to a multiple of the grid's gap.
 
         With `nearest`, to the nearest multiple, which is no bound.
         """
@@ -152,7 +152,7 @@ class LossGrid:
         return cls(first, np.bincount(places - first, weights=masses[low:]).astype(np.float64), gap)
 
     def compose(self, times: int, points: int = POINTS) -> LossGrid:
-        """The losses of `times` rounds, by squaring.
+        """The losses of `times` rounds, by repeated squaring.
 
         The grid grows coarser as the law grows wider.
         """
@@ -162,7 +162,7 @@ class LossGrid:
         return twice if times % 2 == 0 else twice.plus(self._at(twice.gap), points)
 
     def delta(self, epsilon: float) -> float:
-        """δ at ε, never above that of the pair."""
+        """δ at ε, never above that of the composed pair."""
         # Down by more than the masses' and the exponential's rounding.
         start = min(max(0, math.floor(epsilon / self.gap) - self.first), self.masses.size)
         values = self.gap * np.arange(self.first + start, self.first + self.masses.size) - 1e-13
@@ -170,7 +170,7 @@ class LossGrid:
         return max(0.0, inward(float(self.masses[start:] @ shown)) - self.error)
 
     def epsilon(self, delta: float) -> float:
-        """ε at which δ is still above the given one, never above the least that is enough.
+        """Lower bound of the least ε for `delta`: an ε at which δ is still above it.
 
         Nats, >= 0.
         """
@@ -187,14 +187,14 @@ class LossGrid:
         return coarse
 
     def _coarser(self) -> LossGrid:
-        """Double the gap: every second loss moves down by one."""
+        """Double the gap: every second loss is rounded down by one step."""
         padded = np.pad(self.masses, (self.first % 2, (self.first + self.masses.size) % 2))
         return LossGrid(
             self.first // 2, padded.reshape(-1, 2).sum(axis=1), 2 * self.gap, self.error
         )
 
     def plus(self, other: LossGrid, points: int = POINTS) -> LossGrid:
-        """The losses of both, one after the other."""
+        """The losses of both grids together, for independent rounds."""
         from scipy.signal import fftconvolve  # here: scipy is slow to import
 
         masses = np.maximum(fftconvolve(self.masses, other.masses), 0.0)

@@ -1,4 +1,4 @@
-"""Lemma 6: how many terms a tight evaluation needs, and how many nodes ours has."""
+"""Lemma 6: number of terms that a tight evaluation needs, and number of nodes that ours has."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def lemma_6(epsilon0: float, users: int, tolerance: float) -> tuple[int, float]:
 
 
 def run_terms(work: RunInputs) -> Results:
-    """Terms, nodes and the mass left out, by n.
+    """By n: terms of Lemma 6, nodes of our evaluation, and the mass that is left out.
 
     The seconds stand in a note, for they differ from run to run.
     """
@@ -94,7 +94,7 @@ def run_terms(work: RunInputs) -> Results:
 
 
 def draw_terms(result: Results) -> Figure:
-    """Terms by n, both axes logarithmic."""
+    """Plot the terms by n, on logarithmic axes."""
     figure, axes = drawing.panels(width=7.4, height=5.0)
     panel = axes[0, 0]
     for name, style in {

@@ -1,4 +1,4 @@
-"""Lecture notes (paper 003): local privacy, its averages, and what shuffling adds."""
+"""Lecture notes (paper 003): local privacy, averaging attacks, and the effect of shuffling."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def order_of_growth(epsilon0: float, users: int, delta: float) -> float:
-    """(9.3) with constant 1: √(e^ε0 ln(1/δ)/n) above ε0 = 1, ε0 √(ln(1/δ)/n) up to there."""
+    """Bound (9.3) with constant 1: √(e^ε0 ln(1/δ)/n) for ε0 > 1, else ε0 √(ln(1/δ)/n)."""
     scale = math.sqrt(-math.log(delta) / users)
     return scale * (math.exp(epsilon0 / 2) if epsilon0 > 1 else epsilon0)
 
@@ -89,7 +89,7 @@ def run_amplification(work: RunInputs) -> Results:
 
 
 def draw_amplification(result: Results) -> Figure:
-    """A panel for each n."""
+    """Plot one panel for each n."""
     sizes = list(dict.fromkeys(int(str(row.settings["n"])) for row in result.rows))
     figure, axes = drawing.panels(
         1, len(sizes), width=2.9 * len(sizes) + 0.8, height=4.4, sharey=True
@@ -123,7 +123,7 @@ def draw_amplification(result: Results) -> Figure:
 
 
 def run_cheu(work: RunInputs) -> Results:
-    """For each target ε and n: the printed p, what it costs, and the p that is needed."""
+    """For each target ε and n: the printed p, its true ε, and the p that is needed."""
     delta = work["δ"]
     rows: list[Row] = []
     claims: list[PaperClaim] = []
@@ -218,7 +218,7 @@ def run_cheu(work: RunInputs) -> Results:
 
 
 def draw_cheu(result: Results) -> Figure:
-    """A panel for each n: ε that is meant, certified and attained."""
+    """Plot one panel for each n: target, certified and attained ε."""
     sizes = list(dict.fromkeys(int(str(row.settings["n"])) for row in result.rows))
     figure, axes = drawing.panels(
         1, len(sizes), width=3.1 * len(sizes) + 0.8, height=4.4, sharey=True

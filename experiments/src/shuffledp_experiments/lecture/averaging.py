@@ -1,4 +1,4 @@
-"""Section 9.1.1: the same question every day, memoisation, the ledger, and a run of RAPPOR."""
+"""Section 9.1.1: the same question daily, memoisation, the ledger, and a run of RAPPOR."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ PRINTED_EPSILON: Final = 110.0
 
 
 def majority(truth: float, days: int) -> float:
-    """Chance that the majority of independent daily answers is the truth; a tie is a coin."""
+    """Probability that the majority of independent daily answers is right; ties are a coin toss."""
     ties = float(stats.binom.pmf(days / 2, days, truth)) if days % 2 == 0 else 0.0
     return float(stats.binom.sf(days // 2, days, truth)) + ties / 2
 
 
 def right_by_blurred(chances: Chances, days: int) -> float:
-    """Chance that the best guess of a bit from `days` RAPPOR reports is right.
+    """Probability that the best guess of a bit from `days` RAPPOR reports is right.
 
     The permanent bit is blurred again in each report.
     """
@@ -70,7 +70,7 @@ def right_by_blurred(chances: Chances, days: int) -> float:
 
 
 def run_daily(work: RunInputs) -> Results:
-    """Right guesses and ε by days.
+    """Share of right guesses, and ε, by days.
 
     They are shown for fresh answers, a memoised one, a memoised one that is randomised again, and a
     small round.
@@ -142,7 +142,7 @@ def run_daily(work: RunInputs) -> Results:
 def _simulate(
     name: str, chances: Chances, shown: tuple[int, ...], users: int, generator: np.random.Generator
 ) -> list[Row]:
-    """Right guesses of simulated users, half of whom hold yes; a tie is a coin."""
+    """Rows of right guesses about simulated users, half of whom hold yes; ties are a coin toss."""
     values = np.arange(users, dtype=np.int64) % 2
     filters_of_bit = np.array([[[False], [True]]])
     clients = RapporClients(chances, filters_of_bit, np.zeros(users, dtype=np.int64), generator)
@@ -163,7 +163,7 @@ def _simulate(
 
 
 def draw_daily(result: Results) -> Figure:
-    """Right guesses on the left, ε on the right."""
+    """Plot right guesses on the left, and ε on the right."""
     figure, axes = drawing.panels(1, 2, width=10.4, height=4.8)
     names = ("fresh answers", "memoised answer", "RAPPOR: memoised and blurred")
     for index, name in enumerate(names):
@@ -199,7 +199,7 @@ SET_BITS: Final = 145
 
 
 def set_bits_tail(chances: Chances, bits: int, hashes: int, least: int) -> float:
-    """Chance that a report has at least that number of bits set."""
+    """Probability that a report has at least `least` bits set."""
     low, high = chances.report_chances
     true = stats.binom.pmf(np.arange(hashes + 1), hashes, high)
     rest = stats.binom.sf(least - 1 - np.arange(hashes + 1), bits - hashes, low)
@@ -207,7 +207,7 @@ def set_bits_tail(chances: Chances, bits: int, hashes: int, least: int) -> float
 
 
 def run_rappor(work: RunInputs) -> Results:
-    """Set bits of one report, ε by reports, and the decoding of many users' reports."""
+    """Set bits of one report, ε by number of reports, and decoding of many users' reports."""
     bits, hashes, fake, when_one = work["k"], work["h"], work["f"], work["q"]
     rows: list[Row] = [
         Row("set bits in figure 9.2", Kind.PUBLISHED, "p", work["p"], "set bits", SET_BITS)
@@ -250,7 +250,7 @@ def run_rappor(work: RunInputs) -> Results:
 
 
 def _decode_rows(work: RunInputs) -> list[Row]:
-    """True and decoded shares of the strings, over several runs."""
+    """Rows of true and decoded shares of the strings, over several runs."""
     users, cohorts, strings = work["n"], work["cohorts"], work["strings"]
     chances = Chances(work["f"], work["p"], work["q"])
     candidates = filters(
@@ -292,7 +292,7 @@ def _decode_rows(work: RunInputs) -> list[Row]:
 
 
 def draw_rappor(result: Results) -> Figure:
-    """ε by reports, and the decoded counts."""
+    """Plot ε by number of reports, and the decoded counts."""
     figure, axes = drawing.panels(1, 2, width=10.4, height=4.8)
     left, right = axes[0]
     zeros = list(dict.fromkeys(row.settings["p"] for row in result.rows if "p" in row.settings))

@@ -73,7 +73,7 @@ def least_local_error(epsilon: float, users: int) -> float:
 
 
 def run_bits(work: RunInputs) -> Results:
-    """Errors by n at equal (ε, δ); randomised response and the shuffled bit are also drawn."""
+    """Error by n at equal (ε, δ); randomised response and the shuffled bit are also simulated."""
     rows: list[Row] = []
     claims: list[PaperClaim] = []
     runs = work.runs or work["runs"]
@@ -153,7 +153,7 @@ def _simulate_bits(
 
 
 def _of_bits(epsilon: float, spread: list[float]) -> list[PaperClaim]:
-    """Claims on the rates at one ε; `spread` is the local error times √n, by n."""
+    """Judge the claimed rates at one ε; `spread` is the local error times √n, by n."""
     steady = max(spread) <= min(spread) * (1 + 1e-9)
     against = spread[0] * math.sqrt(epsilon)
     least = least_local_error(epsilon, 1)
@@ -172,7 +172,7 @@ def _of_bits(epsilon: float, spread: list[float]) -> list[PaperClaim]:
 
 
 def draw_bits(result: Results) -> Figure:
-    """A panel for each ε."""
+    """Plot one panel for each ε."""
     epsilons = list(dict.fromkeys(row.settings["ε"] for row in result.rows))
     figure, axes = drawing.panels(
         1, len(epsilons), width=5.0 * len(epsilons), height=5.0, sharey=True
@@ -211,7 +211,7 @@ def draw_bits(result: Results) -> Figure:
 
 
 def worst_one_bit(epsilon: float) -> float:
-    """n Var/m² of the one-bit mean at its worst, all values in the middle: coth²(ε/2)/4."""
+    """n Var/m² of the one-bit mean in its worst case, all values in the middle: coth²(ε/2)/4."""
     return 1 / (4 * math.tanh(epsilon / 2) ** 2)
 
 
@@ -230,7 +230,7 @@ def report_bits(epsilon: float, largest: int) -> float:
 
 
 def run_one_bit(work: RunInputs) -> Results:
-    """Variances by ε, where they cross, and the bits of a report."""
+    """Variances by ε, the ε at which they cross, and the bits of a report."""
     largest = work["m"]
     epsilons = np.geomspace(work["least ε"], work["largest ε"], work["points"])
     rows: list[Row] = []
@@ -286,7 +286,7 @@ def run_one_bit(work: RunInputs) -> Results:
 
 
 def draw_one_bit(result: Results) -> Figure:
-    """Variances on the left, bits on the right."""
+    """Plot variances on the left, and bits on the right."""
     figure, axes = drawing.panels(1, 2, width=10.0, height=4.6)
     variances: Styles = {
         "one bit, worst values": {"color": CYCLE[0]},
@@ -341,7 +341,7 @@ def largest_local(epsilon: float, delta: float, users: int) -> tuple[float, floa
 
 
 def run_laplace(work: RunInputs) -> Results:
-    """Errors of shuffled Laplace noise by ε and by δ, beside the central one."""
+    """Errors of shuffled Laplace noise by ε and by δ, and of the central mechanism."""
     users = work["n"]
     settings = [(epsilon, work["δ"]) for epsilon in work["ε"]] + [
         (work["ε of the δ"], delta) for delta in work["by δ"]
@@ -392,7 +392,7 @@ def run_laplace(work: RunInputs) -> Results:
 
 
 def _laplace_drawn(work: RunInputs, epsilon: float, epsilon0: float) -> Row:
-    """Root mean square error of simulated rounds of Laplace reports, values uniform in [0, 1]."""
+    """A row: root mean square error in simulated rounds of Laplace reports, uniform values."""
     users, runs = work["n"], work.runs or work["runs"]
     generator = work.generator("laplace", epsilon)
     values = generator.random(users)
@@ -411,7 +411,7 @@ def _laplace_drawn(work: RunInputs, epsilon: float, epsilon0: float) -> Row:
 
 
 def draw_laplace(result: Results) -> Figure:
-    """Errors by ε, and the ratio to the central error by δ."""
+    """Plot errors by ε, and the ratio to the central error by δ."""
     figure, axes = drawing.panels(1, 2, width=10.0, height=4.6)
     usual = next(row.settings["δ"] for row in result.rows)
     by_epsilon = [row for row in result.rows if row.settings["δ"] == usual]

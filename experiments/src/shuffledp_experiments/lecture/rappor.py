@@ -23,7 +23,7 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """The two responses of RAPPOR.
+    """Parameters of RAPPOR's permanent and instantaneous responses.
 
     Attributes:
         fake: f in [0, 1], the chance that a bit is replaced permanently by a fair coin.
@@ -42,7 +42,7 @@ class Chances:
 
     @property
     def report_chances(self) -> tuple[float, float]:
-        """(p*, q*): the chance of a reported 1 where the true bit is 0 or 1."""
+        """(p*, q*): the probability of a reported 1 if the true bit is 0, or 1."""
         middle = self.fake / 2 * (self.when_zero + self.when_one)
         return middle + (1 - self.fake) * self.when_zero, middle + (1 - self.fake) * self.when_one
 
@@ -70,7 +70,7 @@ def filters(values: Sequence[str], bits: int, hashes: int, cohorts: int = 1) -> 
 
 @dataclass(slots=True)
 class RapporClients:
-    """Users who memoise: the permanent response to a value is drawn once and kept.
+    """Users who memoise: they draw the permanent response to a value once and keep it.
 
     Attributes:
         chances: f, p and q.
@@ -86,7 +86,7 @@ class RapporClients:
     _responses: dict[int, tuple[Integers, Bits]] = field(default_factory=dict)
 
     def permanent(self, value: int, users: Integers) -> Bits:
-        """The kept responses of these users to one value, shape (users, bits).
+        """The permanent responses of these users to one value, shape (users, bits).
 
         The same at every call.
         """
@@ -105,7 +105,7 @@ class RapporClients:
         return np.asarray(rows[row_of_user[users]])
 
     def reports(self, values: Integers) -> Bits:
-        """One day: a fresh instantaneous response of every user, shape (users, bits)."""
+        """One day's reports: a fresh instantaneous response per user, shape (users, bits)."""
         answers = np.empty((values.size, self.filters.shape[2]), dtype=bool)
         for value in np.unique(values).tolist():
             users = np.flatnonzero(values == value)
@@ -132,7 +132,7 @@ def bit_shares(chances: Chances, reports: Bits, cohorts: Integers, count: int) -
 
 
 def decode(shares: Floats, candidates: Bits, penalty: float = 0.0) -> Floats:
-    """Decode shares of candidate strings: non-negative lasso, then least squares.
+    """Estimate shares of candidate strings from bits: non-negative lasso, then least squares.
 
     Non-negative least squares run on what the lasso selects.
 
@@ -165,7 +165,7 @@ def decode(shares: Floats, candidates: Bits, penalty: float = 0.0) -> Floats:
 
 
 def usual_penalty(chances: Chances, users: int, candidates: Bits) -> float:
-    """λ that excludes strings without users.
+    """A λ that usually excludes strings without users.
 
     √(2 ln S) deviations of the noise that reaches one string's column.
     """
@@ -192,7 +192,7 @@ def log_ratio(chances: Chances, days: int) -> float:
 
 
 def pair_epsilon(chances: Chances, hashes: int, days: int) -> float:
-    """Exact pure ε of `days` RAPPOR reports on one value: h bits fall and h rise.
+    """Exact pure ε of `days` RAPPOR reports on one value: h bits change to 0, and h to 1.
 
     Nats; from one report to the kept.
     """
@@ -204,12 +204,12 @@ def pair_epsilon(chances: Chances, hashes: int, days: int) -> float:
 
 
 def _ends(chances: Chances) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Chances of the telling answer under either kept bit: a 1, and a 0."""
+    """Probabilities of the most revealing report bit, a 1 and a 0, under either permanent bit."""
     p, q = chances.when_zero, chances.when_one
     return (q, p), (1 - p, 1 - q)
 
 
 def _log_odds(high: float, low: float, when_one: float, when_zero: float, days: int) -> float:
-    """ln of (high 1 + low x)/(low 1 + high x), x = (zero/one)^days."""
+    """ln((high + low x)/(low + high x)) with x = (when_zero/when_one)^days."""
     rest = (when_zero / when_one) ** days
     return float(np.log((high + low * rest) / (low + high * rest)))
