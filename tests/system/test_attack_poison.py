@@ -111,7 +111,7 @@ def test_the_first_lie_is_the_one_farther_from_honest_answers_however_these_turn
     Of the 192 that they imagine, half are noisy with probability below e^-40 (Chernoff).
     """
     spec = RapporHistogram(symbols=4, fake=Fraction(1, 100), when_zero=FIFTH, when_one=1 - FIFTH)
-    for _ in range(40):
+    for _ in range(20):
         far, near = extreme_lies(spec, 3, 10)
         assert (far % 2).tolist() == [1, 1, 1]
         assert (near % 2).tolist() == [0, 0, 0]
