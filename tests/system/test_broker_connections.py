@@ -297,3 +297,28 @@ async def seen_online_then_offline(broker: BrokerConfig, publishing: asyncio.Fut
                 assert await anext(payloads) == b"offline"
                 return
     raise AssertionError("the broker did not say that it is offline")
+
+
+async def test_a_guard_whose_client_reads_on_after_its_end_leaves_without_an_error() -> None:
+    """The guard closes a connection on which a document still waits, and the client reads it: after
+    the last byte asyncio's transport ends by itself."""
+
+    async def large_document(line: Line) -> None:
+        await line.welcome()
+        await line.say(document(DOCUMENT_TOPIC, bytes(2**20 - 100)))
+        await line.gone()
+
+    async with HostileBroker([large_document]) as broker, asyncio.timeout(240):
+        async with broker_guard.run_guard(broker.config, "shuffledp/#") as guard:
+            reader, writer = await asyncio.open_unix_connection(guard.path, limit=2**10)
+            writer.write(b"\x10\x0c\0\4MQTT\4\2\0\x3c\0\0")
+            await reader.readexactly(len(tricks.CONNACK) + 1)
+            guard.stop()
+            rest = 0
+            while piece := await reader.read(2**16):
+                rest += len(piece)
+            assert rest > 2**20 - 100
+            for _ in range(10):
+                await asyncio.sleep(0)
+        writer.close()
+        await writer.wait_closed()

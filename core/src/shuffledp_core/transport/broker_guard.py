@@ -145,7 +145,10 @@ class BrokerGuard:
             return
         serving, writer = self._client
         self.stop()
-        writer.transport.abort()
+        # A transport that sent its last bytes after `close` has ended, and in Python 3.11 `abort`
+        # raises AttributeError then.
+        if not writer.is_closing() or writer.transport.get_write_buffer_size():
+            writer.transport.abort()
         await asyncio.wait({serving})
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
