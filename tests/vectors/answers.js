@@ -2,7 +2,7 @@
 
 import {
   Integers, ShuffleError, checkBoard, checkReceipt, checkResult, checkSignature, checkTile, checkValue, documentDigest,
-  geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, readRemembered, sealEnvelope, sealerFor,
+  geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, prepare, readRemembered, sealEnvelope, sealerFor,
   symbolNames, verify, verifyRoster, verifyRound, wordingOf,
 } from "./shuffledp.min.js";
 import { symbolOfRecord } from "./shuffledp-record.js";
@@ -43,6 +43,27 @@ async function ephemeralOf(bytes, encapsulation) {
 
 const parsed = (value) => parseJson(JSON.stringify(value));
 
+/** A mechanism from its form in documents, after the part that has it was loaded. */
+async function mechanismFrom(value) {
+  const mechanism = parsed(value);
+  await prepare({ mechanism });
+  return mechanismOf(mechanism);
+}
+
+/** The symbols of records; null for one that has none. */
+async function symbolsOf(words, records, integers) {
+  const symbols = [];
+  for (const record of records) {
+    try {
+      symbols.push(await symbolOfRecord(words, record, integers));
+    } catch (error) {
+      if (error.code !== "UsageError") throw error;
+      symbols.push(null);
+    }
+  }
+  return symbols;
+}
+
 /** A geometry as documents write it: what has its default is left out. */
 function writtenGeometry({ mix, dummies_per_node: dummies, ...rest }) {
   return { ...rest, ...(mix === null ? {} : { mix }), ...(dummies === 0 ? {} : { dummies_per_node: dummies }) };
@@ -81,18 +102,19 @@ const ANSWERS = {
     };
   },
   async wording({ wording, records }) {
-    const words = wordingOf(parseJson(wording));
+    const written = parseJson(wording);
+    await prepare({ wording: written });
+    const words = wordingOf(written);
     const names = { names: symbolNames(words, 2000) };
     if (records === undefined) return names;
-    const symbols = parseJson(records).map((record) => {
-      try {
-        return symbolOfRecord(words, record);
-      } catch (error) {
-        if (error.code !== "UsageError") throw error;
-        return null;
-      }
-    });
-    return { ...names, symbols };
+    return { ...names, symbols: await symbolsOf(words, parseJson(records)) };
+  },
+  async rounding({ symbols, answers, coins: seed }) {
+    const written = { id: "rounding", text: "?", axes: [{ field: "a", unit: "", symbols }] };
+    await prepare({ wording: written });
+    const integers = new Integers(await coins(seed, 256));
+    const drawn = await symbolsOf(wordingOf(parsed(written)), answers.map((a) => ({ a })), integers);
+    return { symbols: drawn, next: Number(integers.below(2 ** 32)) };
   },
   async seal({ suite, round_id: roundId, position, public_key: publicKey, plaintext, ephemeral, encapsulation }) {
     const source = () => ephemeralOf(hex(ephemeral), encapsulation);
@@ -126,7 +148,7 @@ const ANSWERS = {
     return { claim: toHex(made.claim), submission: toHex(made.submission), messages: made.messages.map(toHex) };
   },
   async geometry({ mechanism, suite, hops, mix = null }) {
-    const made = mechanismOf(parsed(mechanism));
+    const made = await mechanismFrom(mechanism);
     const { geometry, plain, record, envelope } = geometryFor(made, suite, hops, mix);
     return {
       geometry: writtenGeometry(geometry), domain: made.domain, alphabet: made.alphabet, plain_bytes: plain,
@@ -138,13 +160,13 @@ const ANSWERS = {
     return { draws: bounds.map((bound) => String(integers.below(BigInt(bound)))) };
   },
   async sample({ mechanism, value, coins: seed }) {
-    const made = mechanismOf(parsed(mechanism));
+    const made = await mechanismFrom(mechanism);
     const integers = new Integers(await coins(seed, 256));
     const answer = made.sample(checkValue(made, value), integers);
     return { answer, symbols: made.say(answer, integers), next: Number(integers.below(2 ** 32)) };
   },
   async numbers({ mechanism, honest, distance, epsilon }) {
-    const made = mechanismOf(parsed(mechanism));
+    const made = await mechanismFrom(mechanism);
     const local = made.local(distance);
     const attained = made.witness(honest, distance);
     return {

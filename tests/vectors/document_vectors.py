@@ -13,6 +13,7 @@ from vector_cases import (
     ASKED,
     Case,
     make_case,
+    mechanism_named,
     sign_text,
     text_of,
 )
@@ -209,6 +210,10 @@ def malformed_keys_and_rationals(case: Callable[..., Case]) -> Iterator[Case]:
     yield with_certificate("a number beyond a float", '"delta":1e-6', '"delta":1e400')
     yield with_certificate("a number that is none", '"delta":1e-6', '"delta":NaN')
     yield with_certificate("a truth value that is a number", '"holds":true', '"holds":1')
+    counted = json.loads(make_draft(mechanism_named("node-columns")).signed_certificate().body)
+    counted["mechanism"] |= {"columns": [2**18, 3], "symbols": 3 * 2**18, "mean": 2**13}
+    signed = sign_text(accountant, "certificate", json.dumps(counted))
+    yield case("more dummies in columns than 31 bits count", signed, malformed, **named)
     yield with_certificate(
         "mixing that is plain, by a field", '"dropped":0', '"mix":"plain","dropped":0'
     )

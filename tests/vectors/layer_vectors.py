@@ -11,7 +11,8 @@ from client_rounds import ROUND_ID
 from vector_cases import (
     ASKED,
     HYBRID,
-    MECHANISMS,
+    LABELLED,
+    OPEN_LIST,
     Case,
     Fields,
     make_case,
@@ -36,28 +37,16 @@ from shuffledp_core.onion.suites import SUITES
 
 def geometries() -> Iterator[Case]:
     """Lengths that follow from public parameters."""
-    for mechanism in MECHANISMS:
+    for label, mechanism in (LABELLED | {"node-columns of an open list": OPEN_LIST}).items():
         for suite, hops in (("hpke", 2), (HYBRID, 3), ("sealed-box", 5)):
             fields = {"mechanism": plain(mechanism), "suite": suite, "hops": hops}
-            yield make_case(f"{mechanism.kind} over {hops} hops, {suite}", "geometry", fields)
+            yield make_case(f"{label} over {hops} hops, {suite}", "geometry", fields)
     asked = plain(ASKED)
     for hops in (1, 0, 17):
         fields = {"mechanism": asked, "suite": "hpke", "hops": hops}
         yield make_case(f"{hops} hops", "geometry", fields, "MalformedDocumentError")
-    for name, (kind, changes) in {
-        "pieces beyond the most": ("split-mix", {"pieces": 100_001}),
-        "a digit whose mean is below its largest value": ("node-sum", {"mean": 1}),
-        "when_one below when_zero": ("rappor-histogram", {"when_one": "1/6"}),
-        "more bits than units": ("quantised-rr", {"bits": 101}),
-        "too few dummies": ("node-histogram", {"dummies": 47}),
-        "a negative padding": ("geo-shuffle", {"padding": -1}),
-        "too many slots": ("dummy-histogram", {"slots": 10_000}),
-        "too many symbols for bits": ("rappor-histogram", {"symbols": 32}),
-        "a modulus below the largest value": ("split-mix", {"modulus": 10}),
-    }.items():
-        parameters = plain(mechanism_named(kind)) | changes
-        fields = {"mechanism": parameters, "suite": "hpke", "hops": 3}
-        yield make_case(name, "geometry", fields, "MalformedDocumentError")
+    yield from impossible_parameters()
+    yield from dummies_without_end()
     for mechanism in (mechanism_named("sgdl-shuffle"), mechanism_named("split-mix")):
         for rate, error in (
             (f"1/{2**21}", None),
@@ -69,6 +58,69 @@ def geometries() -> Iterator[Case]:
             yield make_case(
                 f"{mechanism.kind} whose noise has rate {rate}", "geometry", fields, error
             )
+
+
+def dummies_without_end() -> Iterator[Case]:
+    """Noise of nodes that is drawn until it is within bounds: in useful time, or never."""
+    for kind in ("node-histogram", "node-sum", "node-columns", "node-tree"):
+        mechanism = plain(mechanism_named(kind))
+        for rate, error in (("1/10000", None), (f"1/{2**63}", "MalformedDocumentError")):
+            fields = {
+                "mechanism": {**mechanism, "noise_epsilon": rate},
+                "suite": "hpke",
+                "hops": 3,
+            }
+            yield make_case(f"{kind} whose dummies have rate {rate}", "geometry", fields, error)
+
+
+def impossible_parameters() -> Iterator[Case]:
+    """Parameters that no mechanism has."""
+    for name, (kind, changes) in {
+        "pieces beyond the most": ("split-mix", {"pieces": 100_001}),
+        "a digit whose mean is below its largest value": ("node-sum", {"mean": 1}),
+        "when_one below when_zero": ("rappor-histogram", {"when_one": "1/6"}),
+        "more bits than units": ("quantised-rr", {"bits": 101}),
+        "too few dummies": ("node-histogram", {"dummies": 47}),
+        "a negative padding": ("geo-shuffle", {"padding": -1}),
+        "too many slots": ("dummy-histogram", {"slots": 10_000}),
+        "too many symbols for bits": ("rappor-histogram", {"symbols": 32}),
+        "a modulus below the largest value": ("split-mix", {"modulus": 10}),
+        "columns of another number of combinations": ("node-columns", {"symbols": 16}),
+        "no columns": ("node-columns", {"columns": [], "symbols": 2}),
+        "17 columns": ("node-columns", {"columns": [2] * 17, "symbols": 2**17}),
+        "a column of one cell": ("node-columns", {"columns": [15, 1]}),
+        "columns that are a number": ("node-columns", {"columns": 15}),
+        "a column that is no whole number": ("node-columns", {"columns": [5.5, 3]}),
+        "combinations beyond 53 bits": (
+            "node-columns",
+            {"columns": [2**27, 2**26], "symbols": 2**53},
+        ),
+        "spare dummies beyond use, of columns": ("node-columns", {"spare": 241}),
+        "spare dummies below 0": ("node-columns", {"spare": -1}),
+        "dummies beyond 31 bits": (
+            "node-columns",
+            {"columns": [2**18, 3], "symbols": 3 * 2**18, "mean": 2**13},
+        ),
+        "a mean beyond the largest": ("node-columns", {"mean": 2**14 + 1}),
+        "spare dummies beyond use, of a tree": ("node-tree", {"spare": 433}),
+        "too many bins": ("node-tree", {"symbols": 2**12 + 1}),
+        "groups of all bins": ("node-tree", {"width": 9}),
+        "groups of no bins": ("node-tree", {"width": 0}),
+        "a largest value of 0": ("local-laplace", {"max_value": 0}),
+        "noise of rate 0": ("local-laplace", {"epsilon_geo": "0/1"}),
+        "a blanket of 1 among dummies of users": ("dummy-histogram", {"blanket": "1/1"}),
+        "a blanket of 1 among dummies of nodes": ("node-histogram", {"blanket": "1/1"}),
+        "a blanket above 1": ("node-histogram", {"blanket": "3/2"}),
+        "a blanket that is null": ("dummy-histogram", {"blanket": None}),
+        "a blanket of columns": ("node-columns", {"blanket": "1/2"}),
+    }.items():
+        parameters = plain(mechanism_named(kind)) | changes
+        fields = {"mechanism": parameters, "suite": "hpke", "hops": 3}
+        yield make_case(name, "geometry", fields, "MalformedDocumentError")
+    for kind in ("dummy-histogram", "node-histogram"):
+        parameters = plain(mechanism_named(kind)) | {"blanket": "0/1"}
+        fields = {"mechanism": parameters, "suite": "hpke", "hops": 3}
+        yield make_case(f"{kind} with a blanket of 0", "geometry", fields)
 
 
 def encapsulations() -> Iterator[dict[str, str]]:

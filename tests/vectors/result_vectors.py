@@ -11,7 +11,7 @@ import msgspec
 from client_rounds import POPULATION, ROUND_ID, Draft, settled
 from vector_cases import (
     ASKED,
-    MECHANISMS,
+    LABELLED,
     Case,
     Fields,
     make_case,
@@ -137,26 +137,25 @@ def receipts() -> Iterator[Case]:
 USERS: Final = 7
 """Users of the rounds whose results are checked."""
 
-COUNTED: Final[tuple[Mechanism, ...]] = MECHANISMS
 
-
-def play(mechanism: Mechanism) -> tuple[Draft, list[list[bytes]], bytes]:
+def play(mechanism: Mechanism, label: str = "") -> tuple[Draft, list[list[bytes]], bytes]:
     """A draft, each user's messages, and the board in an order of its own."""
+    label = label or mechanism.kind
     draft = make_draft(mechanism)
     geometry = Geometry.of(mechanism, draft.suite, len(draft.route))
     users = [
         encode(
             geometry,
             mechanism,
-            mechanism.sample(user % mechanism.domain, _integers("answer", mechanism.kind, user)),
-            coins(derive("board", mechanism.kind, user)),
+            mechanism.sample(user % mechanism.domain, _integers("answer", label, user)),
+            coins(derive("board", label, user)),
         )
         for user in range(USERS)
     ]
     rows = [message for messages in users for message in messages]
     for node in range(geometry.hops if mechanism.dummies_per_node else 0):
-        drawn = mechanism.sample_dummies(_integers("dummies", mechanism.kind, node)).tolist()
-        source = coins(derive("dummy tags", mechanism.kind, node))
+        drawn = mechanism.sample_dummies(_integers("dummies", label, node)).tolist()
+        source = coins(derive("dummy tags", label, node))
         rows += [symbol.to_bytes(geometry.symbol_bytes, "big") + source(16) for symbol in drawn]
     rows.sort(key=digest)
     return draft, users, b"".join(rows)
@@ -218,11 +217,11 @@ def outcome_of(draft: Draft, geometry: Geometry, board: bytes) -> Fields:
 
 def results() -> Iterator[Case]:
     """Results, boards and answers."""
-    for mechanism in COUNTED:
-        draft, users, board = play(mechanism)
-        yield make_case(
-            f"a result of {mechanism.kind}", "result", result_fields(draft, users, board)
-        )
+    for label, mechanism in LABELLED.items():
+        draft, users, board = play(mechanism, label)
+        yield make_case(f"a result of {label}", "result", result_fields(draft, users, board))
+        if mechanism.bears_losses and mechanism.alphabet < 256:
+            yield board_with_losses(label, draft, users, board)
     draft, users, board = play(ASKED)
     geometry = Geometry.of(ASKED, draft.suite, len(draft.route))
     genuine = result_fields(draft, users, board)
@@ -334,6 +333,41 @@ def results() -> Iterator[Case]:
         "an altered board", "result", genuine | {"board": swapped.hex()}, "BadBatchError"
     )
     yield from changed_boards(draft, users, board, width)
+
+
+def board_with_losses(label: str, draft: Draft, users: list[list[bytes]], board: bytes) -> Case:
+    """A board on which some messages of other users have no symbol of the alphabet."""
+    mechanism = draft.mechanism
+    geometry = Geometry.of(mechanism, draft.suite, len(draft.route))
+    width = geometry.plain_bytes
+    theirs = [users[1][0], users[2][-1]]
+    rows = [board[start : start + width] for start in range(0, len(board), width)]
+    odd = b"".join(b"\xff" + row[1:] if row in theirs else row for row in rows)
+    counted = decode(odd, geometry, mechanism.alphabet, USERS, 0, mechanism.counts_of)
+    genuine = outcome_of(draft, geometry, board)
+    plan = from_json(genuine["final_certificate"].body, Certificate)
+    headers = [
+        draft.signed_by(
+            name,
+            msgspec.structs.replace(from_json(signed.body, BatchHeader), digest=digest(odd)),
+        )
+        for name, signed in zip(draft.route, genuine["headers"], strict=True)
+    ]
+    changed = {
+        **genuine,
+        "board_digest": digest(odd),
+        "headers": tuple(headers),
+        "outside_alphabet": len(theirs),
+        "final_certificate": identity("accountant").sign(
+            msgspec.structs.replace(plan, invalid=len(theirs))
+        ),
+        "estimate": estimate(mechanism, counted.counts, USERS, len(theirs), nodes=geometry.hops),
+    }
+    return make_case(
+        f"a result of {label} without two messages",
+        "result",
+        result_fields(draft, users, odd, **changed),
+    )
 
 
 def changed_boards(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from client_rounds import NOW, POPULATION, ROUND_ID, Draft
@@ -12,7 +12,7 @@ from vector_cases import (
     ASKED,
     GENEROUS,
     HYBRID,
-    MECHANISMS,
+    LABELLED,
     SMALL_ORDER_32,
     Case,
     Fields,
@@ -78,12 +78,12 @@ def rounds() -> Iterator[Case]:
 
     for suite in SUITES:
         yield case(f"a genuine round in {suite}", make_draft(ASKED, suite))
-    for mechanism in MECHANISMS:
+    for label, mechanism in LABELLED.items():
         delta = 1e-6 if mechanism.needs_crowd else 0.5  # these have few dummies
         lenient = {"epsilon": 1e9, "epsilon_corrupted": "inf", "delta": delta}
         bounds = EpsilonBounds(certified=50.0, attained=0.4)
         draft = make_draft(mechanism, certificate={"epsilon": bounds, "delta": delta})
-        yield case(f"a genuine round of {mechanism.kind}", draft, policy=lenient)
+        yield case(f"a genuine round of {label}", draft, policy=lenient)
     for mechanism in (mechanism_named("sgdl-shuffle"), mechanism_named("split-mix")):
         slow = msgspec.structs.replace(mechanism, noise_epsilon=Fraction(1, 2**63))
         yield case(
@@ -322,39 +322,74 @@ def round_policies(case: Callable[..., Case]) -> Iterator[Case]:
 def round_claims(case: Callable[..., Case]) -> Iterator[Case]:
     """Numbers in a certificate that its own mechanism refutes."""
     error = "FalseCertificateError"
-    hardly = Fraction(1, 10**9)
     open_to_all = {"epsilon": 100.0, "epsilon_corrupted": "inf"}
-    noiseless: tuple[Mechanism, ...] = (
-        KRRHistogram(symbols=5, blanket=hardly),
-        DummyHistogram(symbols=5, slots=1, fill=hardly),
-        HadamardHistogram(symbols=5, blanket=hardly),
-        RapporHistogram(symbols=5, fake=hardly, when_zero=hardly, when_one=1 - hardly),
-        LocalLaplace(max_value=4, epsilon_geo=Fraction(50)),
-        OneBitShuffle(max_value=4, randomise=hardly),
-        QuantisedRR(max_value=4, bits=2, randomise=hardly),
-        RRShuffle(max_value=4, randomise=hardly),
-        GeoShuffle(max_value=4, epsilon_geo=Fraction(50), padding=1),
-        SGDLShuffle(max_value=4, noise_epsilon=Fraction(50), shares=100, padding=1),
-        SplitMix(max_value=4, noise_epsilon=Fraction(50), shares=100, modulus=1000, pieces=3),
-        NodeColumns(symbols=6, noise_epsilon=Fraction(50), mean=1, spare=0, columns=(3, 2)),
-        NodeHistogram(symbols=5, noise_epsilon=Fraction(50), mean=1, dummies=5),
-        NodeSum(max_value=4, noise_epsilon=Fraction(50), base=5, mean=4),
-        NodeTree(symbols=5, noise_epsilon=Fraction(50), mean=1, spare=0, width=2),
-    )
-    for mechanism in noiseless:
+    noiseless: dict[str, Mechanism] = {
+        **{mechanism.kind: mechanism for mechanism in NOISELESS},
+        "dummy-histogram with a blanket": DummyHistogram(
+            symbols=5, slots=1, fill=HARDLY, blanket=HARDLY
+        ),
+        "dummy-histogram of 2 symbols with a blanket": DummyHistogram(
+            symbols=2, slots=1, fill=HARDLY, blanket=HARDLY
+        ),
+        "node-histogram with a blanket": NodeHistogram(
+            symbols=5, noise_epsilon=Fraction(50), mean=1, dummies=5, blanket=HARDLY
+        ),
+    }
+    for label, mechanism in noiseless.items():
         lie = {
             "epsilon": EpsilonBounds(certified=0.1, attained=0.1),
             "corrupted": CorruptedGuarantee(epsilon=None, delta=0.0),
         }
         yield case(
-            f"a false ε of {mechanism.kind}",
+            f"a false ε of {label}",
             make_draft(mechanism, certificate=lie),
             error,
             policy=open_to_all,
         )
-    local = ASKED.local_epsilon(3)
-    for factor, expected in ((0.999, error), (1.0, None)):
-        claimed = {"corrupted": CorruptedGuarantee(epsilon=local * factor, delta=0.0)}
-        yield case(
-            f"ε_L, {factor} of the mechanism's", make_draft(ASKED, certificate=claimed), expected
-        )
+    yield from false_local_claims(case)
+
+
+def false_local_claims(case: Callable[..., Case]) -> Iterator[Case]:
+    """ε_L just below the mechanism's, and just not."""
+    error = "FalseCertificateError"
+    lenient = {"epsilon": 1e9, "epsilon_corrupted": "inf", "delta": 0.5}
+    bounds = EpsilonBounds(certified=50.0, attained=0.4)
+    for label, mechanism in {
+        "": ASKED,
+        " of local-laplace": mechanism_named("local-laplace"),
+        " of dummy-histogram with a blanket": LABELLED["dummy-histogram with a blanket"],
+        " of node-histogram with a blanket": LABELLED["node-histogram with a blanket"],
+    }.items():
+        local = mechanism.local_epsilon(mechanism.domain - 1)
+        for factor, expected in ((0.999, error), (1.0, None)):
+            claimed: Fields = {"corrupted": CorruptedGuarantee(epsilon=local * factor, delta=0.0)}
+            policy: Fields = {}
+            if label:
+                claimed |= {"epsilon": bounds, "delta": 0.5}
+                policy = lenient
+            yield case(
+                f"ε_L, {factor} of the mechanism's{label}",
+                make_draft(mechanism, certificate=claimed),
+                expected,
+                policy=policy,
+            )
+
+
+HARDLY: Final = Fraction(1, 10**9)
+NOISELESS: Final[tuple[Mechanism, ...]] = (
+    KRRHistogram(symbols=5, blanket=HARDLY),
+    DummyHistogram(symbols=5, slots=1, fill=HARDLY),
+    HadamardHistogram(symbols=5, blanket=HARDLY),
+    RapporHistogram(symbols=5, fake=HARDLY, when_zero=HARDLY, when_one=1 - HARDLY),
+    LocalLaplace(max_value=4, epsilon_geo=Fraction(50)),
+    OneBitShuffle(max_value=4, randomise=HARDLY),
+    QuantisedRR(max_value=4, bits=2, randomise=HARDLY),
+    RRShuffle(max_value=4, randomise=HARDLY),
+    GeoShuffle(max_value=4, epsilon_geo=Fraction(50), padding=1),
+    SGDLShuffle(max_value=4, noise_epsilon=Fraction(50), shares=100, padding=1),
+    SplitMix(max_value=4, noise_epsilon=Fraction(50), shares=100, modulus=1000, pieces=3),
+    NodeColumns(symbols=6, noise_epsilon=Fraction(50), mean=1, spare=0, columns=(3, 2)),
+    NodeHistogram(symbols=5, noise_epsilon=Fraction(50), mean=1, dummies=5),
+    NodeSum(max_value=4, noise_epsilon=Fraction(50), base=5, mean=4),
+    NodeTree(symbols=5, noise_epsilon=Fraction(50), mean=1, spare=0, width=2),
+)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from vector_cases import (
-    MECHANISMS,
+    LABELLED,
+    OPEN_LIST,
     Case,
     make_case,
     plain,
@@ -37,25 +38,23 @@ WRONG_VALUES: Final[tuple[Any, ...]] = (-1, True, 0.5, "1", None)
 
 def samplers() -> Iterator[Case]:
     """A value and coins give an answer and its symbols."""
-    for mechanism in MECHANISMS:
+    for label, mechanism in (LABELLED | {"node-columns of an open list": OPEN_LIST}).items():
         last = mechanism.domain - 1
         for value in sorted({0, 1, last // 2, last}):
             for number in range(4):
                 fields = {
                     "mechanism": plain(mechanism),
                     "value": value,
-                    "coins": derive("sample", mechanism.kind, value, number).hex(),
+                    "coins": derive("sample", label, value, number).hex(),
                 }
-                yield make_case(
-                    f"{mechanism.kind}, value {value}, coins {number}", "sample", fields
-                )
+                yield make_case(f"{label}, value {value}, coins {number}", "sample", fields)
         for wrong in (*WRONG_VALUES, mechanism.domain):
             fields = {
                 "mechanism": plain(mechanism),
                 "value": wrong,
-                "coins": derive("sample", mechanism.kind).hex(),
+                "coins": derive("sample", label).hex(),
             }
-            yield make_case(f"{mechanism.kind}, value {wrong!r}", "sample", fields, "UsageError")
+            yield make_case(f"{label}, value {wrong!r}", "sample", fields, "UsageError")
 
 
 def laws() -> Iterator[Case]:
@@ -85,7 +84,7 @@ def laws() -> Iterator[Case]:
 
 def numbers() -> Iterator[Case]:
     """What a device computes itself of a mechanism: ε_L, and δ of two neighbouring datasets."""
-    for mechanism in MECHANISMS:
+    for label, mechanism in LABELLED.items():
         for honest in (2, 90, 5000):
             for epsilon in (0.0, 0.1, 1.0):
                 for distance in sorted({1, mechanism.domain - 1}):
@@ -95,5 +94,5 @@ def numbers() -> Iterator[Case]:
                         "distance": distance,
                         "epsilon": epsilon,
                     }
-                    name = f"{mechanism.kind}, {honest} honest, distance {distance}, ε {epsilon}"
+                    name = f"{label}, {honest} honest, distance {distance}, ε {epsilon}"
                     yield make_case(name, "numbers", fields)

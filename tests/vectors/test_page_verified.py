@@ -33,7 +33,7 @@ from shuffledp_core.vocabulary import Mix
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
-LOG_PART, VERIFIED_PART = PARTS
+LOG_PART, _, VERIFIED_PART = PARTS
 BITS = RRShuffle(max_value=5, randomise=Fraction(1, 2))
 ENROL = f"device.enrol('{CODE}')"
 ANSWER = "await device.answer(await device.question(), 2)"

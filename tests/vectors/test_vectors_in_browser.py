@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from browser_pages import CHROMIUM, NO_CHROMIUM, VectorPage, running_chromium, vector_page
+from mechanism_mutants import MORE_MUTANTS, ROUNDING_MUTANTS
 from vector_answers import answer as vector_answer
 from vector_runner import FILES, find_difference, load_cases
 from vector_world import derive
@@ -18,9 +19,6 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 
 NOT_OF_A_DEVICE = {"open", "seeded", "law", "submission"}
 """Kinds of cases about what nodes do, and what no mechanism of a page needs."""
-
-NOT_PLAYED = {"node-tree", "node-columns", "local-laplace"}
-
 
 AT_ONCE = 8
 """Cases that a wrong module is asked at a time, until one of its answers is wrong."""
@@ -37,7 +35,6 @@ def may_be_unsupported(case: dict[str, Any]) -> bool:
     text = str(case["input"])
     return (
         case["kind"] in NOT_OF_A_DEVICE
-        or any(kind in text for kind in NOT_PLAYED)
         or "sealed-box" in text
         or (case["kind"] == "envelope" and "error" in case["expect"])
     )
@@ -170,7 +167,7 @@ MUTANTS = {
         "",
         "results",
     ),
-    "noise of nodes hides everything": ("[[2 * rate, opposite * share]]", "[]", "numbers"),
+    "noise of nodes hides everything": ("[[2 * rate, opposite],", "[[0, opposite],", "numbers"),
     "the noise of one node": (
         "const deviation = sqrt(nodes *",
         "const deviation = sqrt(",
@@ -241,6 +238,7 @@ MUTANTS = {
         "verified",
     ),
     "secrets do not depend on the answer": (", concat(...symbols)));", "));", "verified"),
+    **MORE_MUTANTS,
     "any header passes": (
         "await checkHeaders(result, plan",
         "((...all) => all)(result, plan",
@@ -303,6 +301,7 @@ def test_elements_are_decoded_and_multiplied_as_by_libsodium(page: VectorPage) -
 
 
 RECORD_MUTANTS = {
+    **ROUNDING_MUTANTS,
     "conditions are not evaluated": ("where.some(", "where.every("),
     "a range has its end": ("number < numberOf(high)", "number <= numberOf(high)"),
     "ranges begin above their edges": ("numberOf(edge) <= number)", "numberOf(edge) < number)"),
@@ -318,5 +317,9 @@ def test_records_read_otherwise_answer_otherwise(page: VectorPage, mutant: str) 
     old, new = RECORD_MUTANTS[mutant]
     source = read_web_file(RECORD).decode()
     assert old in source
-    cases = [case for case in load_cases("questions") if "records" in case["input"]]
+    cases = [
+        case
+        for case in load_cases("questions")
+        if "records" in case["input"] or case["kind"] == "rounding"
+    ]
     assert answers_otherwise(page, page.serve({RECORD: source.replace(old, new)}), cases)

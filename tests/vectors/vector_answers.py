@@ -29,6 +29,7 @@ from shuffledp_client.submission import Member, PreparedSubmission, check_receip
 from shuffledp_client.verification import parse_announcement, verify_round
 from shuffledp_core.documents import models
 from shuffledp_core.documents.digests import digest, document_digest
+from shuffledp_core.documents.magnitudes import SymbolMagnitudes
 from shuffledp_core.documents.models import Party, Result, Roster
 from shuffledp_core.documents.signatures import check_signature
 from shuffledp_core.documents.signed import Document, Signed, from_json, to_json, verify
@@ -137,6 +138,19 @@ def answer_wording(fields: Fields) -> Fields:
         except ValueError:
             symbols.append(None)
     return names | {"symbols": symbols}
+
+
+def answer_rounding(fields: Fields) -> Fields:
+    """Round answers to magnitudes at random, one after another from one stream."""
+    magnitudes = from_json(json.dumps(fields["symbols"]), SymbolMagnitudes)
+    integers = _integers(fields)
+    symbols: list[int | None] = []
+    for number in fields["answers"]:
+        try:
+            symbols.append(magnitudes.locate(number, integers))
+        except ValueError:
+            symbols.append(None)
+    return {"symbols": symbols, "next": integers.below(2**32)}
 
 
 def answer_seal(fields: Fields) -> Fields:
@@ -384,6 +398,7 @@ ANSWERS: Final[dict[str, Callable[[Fields], Fields]]] = {
     "document": answer_document,
     "round": answer_round,
     "wording": answer_wording,
+    "rounding": answer_rounding,
     "seal": answer_seal,
     "open": answer_open,
     "envelope": answer_envelope,

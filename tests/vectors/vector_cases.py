@@ -55,6 +55,47 @@ MECHANISMS: Final[tuple[Mechanism, ...]] = (
 )  # fmt: skip
 """One of each kind; the coins of a sample reach every branch of each over the values drawn."""
 
+VARIANTS: Final[dict[str, Mechanism]] = {
+    "dummy-histogram with a blanket": DummyHistogram(
+        symbols=5, slots=3, fill=Fraction(3, 8), blanket=Fraction(1, 3)
+    ),
+    "dummy-histogram of 2 symbols with a blanket": DummyHistogram(
+        symbols=2, slots=2, fill=Fraction(2, 3), blanket=Fraction(2, 5)
+    ),
+    "dummy-histogram with a blanket and full slots": DummyHistogram(
+        symbols=2, slots=1, fill=Fraction(1), blanket=Fraction(2, 5)
+    ),
+    "node-histogram with a blanket": NodeHistogram(
+        symbols=4, noise_epsilon=Fraction(1, 2), mean=12, dummies=60, blanket=Fraction(1, 4)
+    ),
+    "node-histogram of 2 symbols with a blanket": NodeHistogram(
+        symbols=2, noise_epsilon=Fraction(1, 3), mean=9, dummies=25, blanket=Fraction(3, 4)
+    ),
+    "node-columns of one column": NodeColumns(
+        symbols=4, noise_epsilon=Fraction(1, 2), mean=12, spare=12, columns=(4,)
+    ),
+    "node-columns of four columns": NodeColumns(
+        symbols=120, noise_epsilon=Fraction(1, 3), mean=9, spare=20, columns=(2, 3, 4, 5)
+    ),
+    "node-tree without groups": NodeTree(
+        symbols=6, noise_epsilon=Fraction(1, 4), mean=20, spare=30, width=1
+    ),
+    "node-tree with a narrow group": NodeTree(
+        symbols=11, noise_epsilon=Fraction(1, 3), mean=15, spare=3, width=4
+    ),
+}
+"""Mechanisms with other parameters, of which code takes other branches."""
+
+LABELLED: Final[dict[str, Mechanism]] = {
+    **{mechanism.kind: mechanism for mechanism in MECHANISMS},
+    **VARIANTS,
+}
+
+OPEN_LIST: Final = NodeColumns(
+    symbols=2**39, noise_epsilon=Fraction(1, 5), mean=2, spare=900, columns=(2**13,) * 3
+)
+"""More combinations than a message or 32 bits could name."""
+
 
 def mechanism_named(kind: str) -> Mechanism:
     """The one of `MECHANISMS` with this name."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any, Final
 
+import msgspec
 from client_rounds import NOW, POPULATION, ROUND_ID
 from vector_cases import ASKED, GENEROUS, Case, Fields, make_case, sign_text, text_of
-from vector_world import identity, make_draft, sign_roster
+from vector_world import derive, identity, make_draft, sign_roster
 
+from shuffledp_core.documents.magnitudes import SymbolMagnitudes
+from shuffledp_core.documents.open_list import SymbolHashes
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.documents.wording import (
     NameSet,
@@ -21,7 +25,7 @@ from shuffledp_core.documents.wording import (
     SymbolRanges,
     SymbolScale,
 )
-from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
+from shuffledp_core.mechanisms import KRRHistogram, NodeColumns, RRShuffle
 from shuffledp_core.runtime.keys import ROOT
 
 MINUTES: Final = QuestionWording(
@@ -86,6 +90,30 @@ SMALL_TRIPS: Final = QuestionWording(
 )
 """Questions that have a symbol for every record; the last as many as `ASKED`."""
 
+MEDICINE: Final = QuestionWording(
+    id="medicine",
+    text="Which medicine do you take?",
+    axes=(
+        QuestionAxis(
+            field="medicine",
+            unit="",
+            symbols=SymbolHashes(salt="0123456789abcdef" * 2, columns=2, bits=4),
+        ),
+    ),
+)
+SPENT: Final = QuestionWording(
+    id="spent",
+    text="How much did you spend, by means of transport?",
+    axes=(
+        QuestionAxis(field="transport", unit="", symbols=SymbolNames(names=("Rad", "Bahn"))),
+        QuestionAxis(
+            field="spent", unit="€", symbols=SymbolMagnitudes(step="0.05", parts=2, size=7)
+        ),
+    ),
+    others="no answer",
+)
+"""Questions of an open list, and of numbers that are added up."""
+
 SYMBOLS: Final = '"symbols":{"kind":"ranges","edges":["0","0.5","15","60","inf"]}'
 
 
@@ -98,9 +126,11 @@ def questions() -> Iterator[Case]:
 
 def wordings() -> Iterator[Case]:
     """What each symbol means, and words that are refused."""
-    for wording in (MINUTES, COMMUTE, WARMTH, TRIPS, NIGHTS):
+    for wording in (MINUTES, COMMUTE, WARMTH, TRIPS, NIGHTS, MEDICINE, SPENT):
         yield _case(f"the words of {wording.id}", to_json(wording).decode())
     yield from records()
+    yield from open_lists()
+    yield from magnitudes()
     yield from conditions()
     text = to_json(MINUTES).decode()
     for name, old, new in DEFECTS:
@@ -124,6 +154,96 @@ def wordings() -> Iterator[Case]:
     long = {"kind": "names", "names": [f"{at:03}{'ü' * 97}" for at in range(90)]}
     body = {**json.loads(text), "axes": [{**axis, "symbols": long}]}
     yield _case("too many bytes", json.dumps(body), "MalformedDocumentError")
+
+
+def open_lists() -> Iterator[Case]:
+    """Hashes of texts, and words of open lists that are refused."""
+    texts: list[Any] = [
+        "", "Aspirin", "aspirin", " Aspirin\n", "Cafe\u0301", "Caf\u00e9", "\u00a0Aspirin",
+        "x" * 256, "x" * 257, "\U0001f48a" * 256, "\U0001f48a" * 257, "e\u0301" * 256, 12, 1.5,
+        -0.0, 12.0, True, None, "long " + "y" * 251 + " " * 20,
+    ]  # fmt: skip
+    taken = json.dumps([*({"medicine": text} for text in texts), {}])
+    yield _case("records of an open list", to_json(MEDICINE).decode(), records=taken)
+    text = json.loads(to_json(MEDICINE))
+    axis, others = text["axes"][0], json.loads(to_json(WARMTH))["axes"][0]
+    largest = {"axes": [axis | {"symbols": axis["symbols"] | {"columns": 1, "bits": 10}}]}
+    yield _case("an open list of one column", json.dumps(text | largest))
+    defects: dict[str, Fields] = {
+        "an open list with others": {"others": "nothing"},
+        "an open list beside another field": {"axes": [axis, others]},
+        "two open lists": {"axes": [axis, axis | {"field": "more"}]},
+        **{
+            f"an open list with {name}": {"axes": [axis | {"symbols": axis["symbols"] | change}]}
+            for name, change in {
+                "a salt in capitals": {"salt": "0123456789ABCDEF" * 2},
+                "a salt that is too short": {"salt": "01" * 15},
+                "a salt that is too long": {"salt": "01" * 17},
+                "no columns": {"columns": 0},
+                "five columns": {"columns": 5},
+                "three bits": {"bits": 3},
+                "more cells than fit": {"columns": 3, "bits": 14},
+                "more cells than fit in one column": {"columns": 1, "bits": 16},
+                "bits that are text": {"bits": "4"},
+                "more": {"more": 1},
+            }.items()
+        },
+    }
+    for name, change in defects.items():
+        yield _case(name, json.dumps(text | change), "MalformedDocumentError")
+
+
+def magnitudes() -> Iterator[Case]:
+    """Numbers that are added up: symbols, rounding, and words that are refused."""
+    numbers: list[Any] = [
+        0, "0.05", 0.1, "0.15", 0.2, 0.3, 0.4, 0.40000001, 1e9, -0.01, "-0", "0.10", None, "x",
+        True,
+    ]  # fmt: skip
+    spent = [{"transport": "Bahn", "spent": number} for number in numbers]
+    yield _case(
+        "records of magnitudes",
+        to_json(SPENT).decode(),
+        records=json.dumps([*spent, {"spent": 0.1}]),
+    )
+    text = json.loads(to_json(SPENT))
+    axis = text["axes"][1]
+    fine = axis | {"symbols": {"kind": "magnitudes", "step": "0.01", "parts": 64, "size": 131}}
+    yield _case("magnitudes with many parts", json.dumps(text | {"axes": [fine], "others": ""}))
+    defects: dict[str, Fields] = {
+        "two fields that are added up": {"axes": [axis, axis | {"field": "more"}]},
+        **{
+            f"magnitudes with {name}": {"axes": [axis | {"symbols": axis["symbols"] | change}]}
+            for name, change in {
+                "a step of 0": {"step": "0"},
+                "a step below 0": {"step": "-1"},
+                "a step with a needless zero": {"step": "0.050"},
+                "a step that is a number": {"step": 1},
+                "no parts": {"parts": 0},
+                "65 parts": {"parts": 65, "size": 200},
+                "too few symbols": {"size": 4},
+                "too many symbols": {"size": 82},
+                "a largest number that is no decimal": {"step": "1000000", "size": 81},
+                "more": {"more": 1},
+            }.items()
+        },
+    }
+    for name, change in defects.items():
+        yield _case(name, json.dumps(text | change), "MalformedDocumentError")
+    for name, symbols, answers in (
+        ("halves", SPENT.axes[1].symbols, ["0.025", "0.125", "0.175", "0.25", "0.35"] * 8),
+        (
+            "thirds and less",
+            SymbolMagnitudes(step="0.03", parts=3, size=20),
+            ["0.01", "0.02", "0.1234567891", "7.7", "1.00000000000000000000000000000000000001"] * 6,
+        ),
+        ("ends", SPENT.axes[1].symbols, ["0", "0.4", "99", "0.39999999999999999999", "-0.01", ""]),
+    ):
+        fields: Fields = {
+            "symbols": json.loads(to_json(symbols)),
+            "answers": answers,
+            "coins": derive("rounding", name).hex(),
+        }
+        yield make_case(f"{name}, rounded", "rounding", fields)
 
 
 TRAVELLER: Final[Fields] = {"age": 30, "transport": "Bahn", "country": "DE", "km": 3}
@@ -302,12 +422,36 @@ def certificates() -> Iterator[Case]:
         ("others of a sum", slept, NIGHTS, malformed),
         ("ranges of a sum", summed, named_sum, malformed),
         ("words that are null", ASKED, "null", malformed),
+        ("an open list of columns", LISTED, MEDICINE, None),
+        ("an open list of other columns", six, MEDICINE, malformed),
+        ("magnitudes and others", SPENT_COUNTED, SPENT, None),
+        ("magnitudes of a sum", slept, NO_GROUPS, malformed),
+        ("magnitudes of columns", SPENT_COLUMNS, SPENT_SUMS, None),
     ):
         body = make_draft(mechanism).signed_certificate().body
         words = wording if isinstance(wording, str) else to_json(wording).decode()
         signed = sign_text(accountant, "certificate", f'{body[:-1]},"wording":{words}}}')
         fields: Fields = {"document": text_of(signed)}
         yield make_case(f"a certificate with {name}", "document", fields | named, error)
+
+
+LISTED: Final = NodeColumns(
+    symbols=256, noise_epsilon=Fraction(1, 2), mean=12, spare=40, columns=(16, 16)
+)
+SPENT_COUNTED: Final = KRRHistogram(symbols=15, blanket=Fraction(1, 2))
+NO_GROUPS: Final = msgspec.structs.replace(
+    SPENT,
+    axes=(
+        QuestionAxis(
+            field="spent", unit="€", symbols=SymbolMagnitudes(step="0.05", parts=2, size=22)
+        ),
+    ),
+    others="",
+)
+SPENT_SUMS: Final = msgspec.structs.replace(SPENT, others="")
+SPENT_COLUMNS: Final = NodeColumns(
+    symbols=14, noise_epsilon=Fraction(1, 2), mean=12, spare=40, columns=(2, 7)
+)
 
 
 def policies() -> Iterator[Case]:

@@ -9,24 +9,29 @@ use crate::ratio::Ratio;
 use crate::schema::bounded;
 
 const MOST: i128 = (1 << 31) - 1;
+/// Combinations of cells are whole numbers of 53 bits, which every program has.
+const MOST_COMBINATIONS: i128 = (1 << 53) - 1;
 const ONE: Ratio = Ratio { n: 1, d: 1 };
 /// Most steps that drawing one answer may take on average.
 const MAX_STEPS: u128 = 1 << 22;
+/// Most draws that a node's dummies may take on average.
+const MAX_TRIES: f64 = 67_108_864.0;
 
 /// A mechanism with its parameters, as a certificate names it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mechanism {
     Krr { symbols: u64, blanket: Ratio },
     Hadamard { symbols: u64, blanket: Ratio },
-    Dummies { symbols: u64, slots: u64, fill: Ratio },
+    Dummies { symbols: u64, slots: u64, fill: Ratio, blanket: Option<Ratio> },
     Rappor { symbols: u64, fake: Ratio, when_zero: Ratio, when_one: Ratio, question: u64 },
+    Laplace { max_value: u64, rate: Ratio },
     OneBit { max_value: u64, randomise: Ratio },
     Quantised { max_value: u64, bits: u64, randomise: Ratio },
     Unary { max_value: u64, randomise: Ratio },
     Geometric { max_value: u64, rate: Ratio, padding: u64 },
     Shared { max_value: u64, rate: Ratio, shares: u64, padding: u64 },
     Split { max_value: u64, rate: Ratio, shares: u64, modulus: u64, pieces: u64 },
-    NodeHistogram { symbols: u64, rate: Ratio, mean: u64, dummies: u64 },
+    NodeHistogram { symbols: u64, rate: Ratio, mean: u64, dummies: u64, blanket: Option<Ratio> },
     NodeSum { max_value: u64, digits: NodeDigits },
     NodeColumns { symbols: u64, columns: Columns, rate: Ratio, mean: u64 },
 }
@@ -93,8 +98,8 @@ impl Columns {
 }
 
 use Mechanism::{
-    Dummies, Geometric, Hadamard, Krr, NodeColumns, NodeHistogram, NodeSum, OneBit, Quantised, Rappor, Shared, Split,
-    Unary,
+    Dummies, Geometric, Hadamard, Krr, Laplace, NodeColumns, NodeHistogram, NodeSum, OneBit, Quantised, Rappor, Shared,
+    Split, Unary,
 };
 
 fn fields(value: &Value, names: &[&str]) -> Outcome<()> {
@@ -115,9 +120,6 @@ impl Mechanism {
         let number = |name, low, high| bounded(value, name, low, high);
         let share = |name| Ratio::parse(value.get(name), true);
         let rate = |name| Ratio::parse(value.get(name), false);
-        if value.get("blanket").is_some() && ["dummy-histogram", "node-histogram"].contains(&kind) {
-            return refuse(Code::Unsupported, "a histogram among dummies with a blanket");
-        }
         Ok(match kind {
             "krr-histogram" => {
                 fields(value, &["symbols", "blanket"])?;
@@ -128,9 +130,9 @@ impl Mechanism {
                 Hadamard { symbols: number("symbols", 2, (1 << 20) - 1)?, blanket: share("blanket")? }
             }
             "dummy-histogram" => {
-                fields(value, &["symbols", "slots", "fill"])?;
+                fields(value, &["symbols", "slots", "fill", "blanket"])?;
                 let (symbols, slots) = (number("symbols", 2, MOST - 1)?, number("slots", 1, 9999)?);
-                Dummies { symbols, slots, fill: share("fill")? }
+                Dummies { symbols, slots, fill: share("fill")?, blanket: blanket_of(value)? }
             }
             "rappor-histogram" => {
                 fields(value, &["symbols", "fake", "when_zero", "when_one", "question"])?;
@@ -179,14 +181,14 @@ impl Mechanism {
                 Split { max_value, rate: rate("noise_epsilon")?, shares, modulus, pieces }
             }
             "node-histogram" => {
-                fields(value, &["symbols", "noise_epsilon", "mean", "dummies"])?;
+                fields(value, &["symbols", "noise_epsilon", "mean", "dummies", "blanket"])?;
                 let rate = rate("noise_epsilon")?;
                 let (symbols, mean) = (number("symbols", 2, MOST)?, number("mean", 1, 1 << 14)?);
                 let dummies = number("dummies", 1, MOST)?;
                 if dummies < symbols * mean || dummies > 2 * symbols * mean {
                     return malformed("an impossible number of dummies");
                 }
-                NodeHistogram { symbols, rate, mean, dummies }
+                NodeHistogram { symbols, rate, mean, dummies, blanket: blanket_of(value)? }
             }
             "node-sum" => {
                 fields(value, &["max_value", "noise_epsilon", "base", "mean"])?;
@@ -196,7 +198,7 @@ impl Mechanism {
             }
             "node-columns" => {
                 fields(value, &["symbols", "columns", "noise_epsilon", "mean", "spare"])?;
-                let (symbols, mean) = (number("symbols", 2, MOST)?, number("mean", 1, 1 << 14)?);
+                let (symbols, mean) = (number("symbols", 2, MOST_COMBINATIONS)?, number("mean", 1, 1 << 14)?);
                 let sizes = column_sizes(value.get("columns"), symbols)?;
                 let columns = Columns::of(value, sizes, mean, None)?;
                 NodeColumns { symbols, columns, rate: rate("noise_epsilon")?, mean }
@@ -209,7 +211,10 @@ impl Mechanism {
                 let columns = Columns::of(value, sizes, mean, Some(width))?;
                 NodeColumns { symbols, columns, rate: rate("noise_epsilon")?, mean }
             }
-            "local-laplace" => return refuse(Code::Unsupported, "local Laplace noise"),
+            "local-laplace" => {
+                fields(value, &["max_value", "epsilon_geo"])?;
+                Laplace { max_value: number("max_value", 1, MOST)?, rate: rate("epsilon_geo")? }
+            }
             _ => return malformed("an unknown mechanism"),
         })
     }
@@ -220,7 +225,25 @@ impl Mechanism {
             Shared { rate, .. } | Split { rate, .. } if 2 * rate.d > MAX_STEPS * rate.n => malformed(
                 "drawing an answer would take too many steps: ask for a larger epsilon, or count in larger units",
             ),
+            _ if self.tries() > MAX_TRIES => malformed(
+                "drawing a node's dummies would take too many draws: ask for a larger epsilon, or more dummies",
+            ),
             _ => Ok(()),
+        }
+    }
+
+    /// Mean number of draws of a node's dummies, rounded up.
+    fn tries(&self) -> f64 {
+        let each = |rate: f64, mean: u64| 2.0 * (1.0 + 1.0 / (rate * (mean + 1) as f64));
+        match self {
+            NodeHistogram { symbols, rate, mean, .. } => *symbols as f64 * each(rate.value(), *mean),
+            NodeColumns { columns, rate, mean, .. } => {
+                columns.sizes.iter().sum::<u64>() as f64 * each(rate.value(), *mean)
+            }
+            NodeSum { digits, .. } => {
+                digits.rates.iter().zip(&digits.means).map(|(rate, mean)| each(*rate, *mean)).sum()
+            }
+            _ => 0.0,
         }
     }
 
@@ -234,6 +257,7 @@ impl Mechanism {
             | NodeHistogram { symbols, .. }
             | NodeColumns { symbols, .. } => *symbols,
             OneBit { max_value, .. }
+            | Laplace { max_value, .. }
             | Quantised { max_value, .. }
             | Unary { max_value, .. }
             | Geometric { max_value, .. }
@@ -251,6 +275,7 @@ impl Mechanism {
             Dummies { symbols, .. } | NodeHistogram { symbols, .. } => symbols + 1,
             Rappor { symbols, .. } => 1 << symbols,
             Split { modulus, .. } => *modulus,
+            Laplace { max_value, .. } => max_value + 1,
             NodeSum { digits, .. } => 2 * digits.weights.len() as u64,
             NodeColumns { columns, .. } => columns.sizes.iter().map(|size| size + 1).sum(),
             OneBit { .. } | Quantised { .. } | Unary { .. } | Geometric { .. } | Shared { .. } => 2,
@@ -260,7 +285,7 @@ impl Mechanism {
     /// Messages of one user.
     pub fn messages(&self) -> u64 {
         match self {
-            Krr { .. } | Hadamard { .. } | Rappor { .. } | OneBit { .. } | NodeHistogram { .. } => 1,
+            Krr { .. } | Hadamard { .. } | Rappor { .. } | OneBit { .. } | Laplace { .. } | NodeHistogram { .. } => 1,
             Dummies { slots, .. } => 1 + slots,
             Quantised { bits, .. } => *bits,
             Unary { max_value, .. } => *max_value,
@@ -292,12 +317,9 @@ impl Mechanism {
     /// A user's answer: the value, randomised by the certified law, exactly.
     pub fn sample<S: FnMut(&mut [u8])>(&self, value: u64, coins: &mut Integers<S>) -> u64 {
         match self {
-            Krr { symbols, blanket } => {
-                if coin(*blanket, coins) {
-                    draw(*symbols, coins)
-                } else {
-                    value
-                }
+            Krr { symbols, blanket } => respond(value, *symbols, *blanket, coins),
+            Dummies { symbols, blanket: Some(blanket), .. } | NodeHistogram { symbols, blanket: Some(blanket), .. } => {
+                respond(value, *symbols, *blanket, coins)
             }
             Hadamard { symbols, blanket } => {
                 let order = order_of(*symbols);
@@ -314,6 +336,10 @@ impl Mechanism {
             Rappor { .. } => {
                 let response = self.draw_response(value, coins);
                 self.report(response, coins)
+            }
+            Laplace { max_value, rate } => {
+                let noisy = i128::from(value) + discrete_laplace(*rate, coins);
+                noisy.clamp(0, i128::from(*max_value)) as u64
             }
             OneBit { max_value, randomise } => {
                 if coin(*randomise, coins) {
@@ -380,8 +406,8 @@ impl Mechanism {
         // Never longer: a vector that moves as it grows leaves its symbols behind.
         let mut sent = Zeroizing::new(Vec::with_capacity(self.messages() as usize));
         match self {
-            Krr { .. } | Hadamard { .. } | Rappor { .. } | NodeHistogram { .. } => sent.push(answer),
-            Dummies { symbols, slots, fill } => {
+            Krr { .. } | Hadamard { .. } | Rappor { .. } | Laplace { .. } | NodeHistogram { .. } => sent.push(answer),
+            Dummies { symbols, slots, fill, .. } => {
                 sent.push(answer);
                 for _ in 0..*slots {
                     let filled = coin(*fill, coins);
@@ -409,6 +435,23 @@ impl Mechanism {
         }
         sent
     }
+}
+
+/// The probability that a uniform value is sent instead; none where it is 0, and 1 is refused.
+fn blanket_of(value: &Value) -> Outcome<Option<Ratio>> {
+    match value.get("blanket") {
+        None => Ok(None),
+        Some(written) if written.text() == Some("0/1") => Ok(None),
+        written => match Ratio::parse(written, true)? {
+            ONE => malformed("a blanket of 1 would leave nothing of a value"),
+            blanket => Ok(Some(blanket)),
+        },
+    }
+}
+
+/// k-ary randomised response.
+fn respond<S: FnMut(&mut [u8])>(value: u64, symbols: u64, blanket: Ratio, coins: &mut Integers<S>) -> u64 {
+    if coin(blanket, coins) { draw(symbols, coins) } else { value }
 }
 
 fn column_sizes(value: Option<&Value>, symbols: u64) -> Outcome<Vec<u64>> {

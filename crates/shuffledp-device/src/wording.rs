@@ -5,10 +5,12 @@ use unicode_normalization::is_nfc;
 use crate::errors::{Outcome, malformed};
 use crate::json::Value;
 use crate::mechanisms::Mechanism;
-use crate::schema::{expected, list, object, text};
+use crate::schema::{expected, from_hex, list, object, text};
 
 const MOST_NAMED: usize = 1024;
 const MOST_BYTES: usize = 16_384;
+/// Most cells of all columns of an open list.
+const MOST_HASHED: i128 = 32_768;
 
 /// Decimals are kept as whole numbers of 10^-9.
 const UNIT: i128 = 1_000_000_000;
@@ -114,8 +116,52 @@ fn check_symbols(value: &Value) -> Outcome<()> {
             object(value, &[("kind", &text), ("start", &number), ("step", &number), ("size", &size)], &[])?;
             if decimal(value.text_at("step"))? > 0 { Ok(()) } else { expected("a step above 0") }
         }
-        _ => expected("names, ranges or a scale"),
+        "hashes" => check_hashes(value),
+        "magnitudes" => check_magnitudes(value),
+        _ => expected("names, ranges, a scale, hashes or magnitudes"),
     }
+}
+
+/// Of an open list: docs/protocol.md, "Open lists".
+fn check_hashes(value: &Value) -> Outcome<()> {
+    let small = |low, high| {
+        move |value: &Value| match value.whole() {
+            Some(number) if (low..=high).contains(&number) => Ok(()),
+            _ => expected("a small whole number"),
+        }
+    };
+    let (columns, bits) = (small(1, 4), small(4, 15));
+    object(value, &[("kind", &text), ("salt", &text), ("columns", &columns), ("bits", &bits)], &[])?;
+    let salt = from_hex(value.text_at("salt"));
+    if salt.is_none_or(|salt| salt.len() != 16) {
+        return expected("a salt of 32 lower-case hex digits");
+    }
+    if value.whole_at("columns") << value.whole_at("bits") <= MOST_HASHED { Ok(()) } else { expected("fewer cells") }
+}
+
+/// Of numbers that are added up: docs/protocol.md, "Magnitudes".
+fn check_magnitudes(value: &Value) -> Outcome<()> {
+    let small = |value: &Value| match value.whole() {
+        Some(1..=2561) => Ok(()),
+        _ => expected("a small whole number"),
+    };
+    object(value, &[("kind", &text), ("step", &text), ("parts", &small), ("size", &small)], &[])?;
+    if decimal(value.text_at("step"))? <= 0 {
+        return expected("a step above 0");
+    }
+    let (parts, size) = (value.whole_at("parts"), value.whole_at("size"));
+    if parts > 64 || size <= 2 * parts || size > 40 * parts + 1 {
+        return expected("magnitudes with 2 to 40 doublings");
+    }
+    decimal(&spell(magnitude_of(value, size - 1))).map(|_| ())
+}
+
+/// The number that a symbol of magnitudes stands for, in units of 10^-9.
+fn magnitude_of(symbols: &Value, symbol: i128) -> i128 {
+    let (parts, step) = (symbols.whole_at("parts"), decimal(symbols.text_at("step")).unwrap_or_default());
+    let (doublings, part) = (symbol / parts, symbol % parts);
+    let multiple = if doublings == 0 { part } else { (parts + part) << (doublings - 1) };
+    multiple * step
 }
 
 fn check_condition(value: &Value) -> Outcome<()> {
@@ -141,7 +187,7 @@ fn check_condition(value: &Value) -> Outcome<()> {
 fn words(symbols: &Value) -> Vec<&str> {
     let mut all = texts(symbols, "names");
     all.extend(texts(symbols, "edges"));
-    all.extend(["start", "step", "low", "high"].iter().filter_map(|name| symbols.at(name).text()));
+    all.extend(["start", "step", "low", "high", "salt"].iter().filter_map(|name| symbols.at(name).text()));
     all
 }
 
@@ -171,6 +217,14 @@ fn check_together(value: &Value) -> Outcome<()> {
     if !(1..=4).contains(&axes.len()) || fields(axes) {
         return expected("1 to 4 different fields");
     }
+    let kinds = axes.iter().map(|axis| axis.at("symbols").text_at("kind"));
+    let number_of = |sought: &str| kinds.clone().filter(|kind| *kind == sought).count();
+    if number_of("hashes") > 0 && (axes.len() > 1 || !others.is_empty()) {
+        return expected("an open list alone, without others");
+    }
+    if number_of("magnitudes") > 1 {
+        return expected("at most one field to add up");
+    }
     if conditions.len() > 4 || fields(conditions) {
         return expected("at most 4 conditions on different fields");
     }
@@ -182,7 +236,7 @@ fn check_together(value: &Value) -> Outcome<()> {
         return expected("another name for the others");
     }
     let conditions_words = conditions.iter().map(|condition| words(condition.at("holds")));
-    let named = axes.iter().filter(|axis| axis.at("symbols").text_at("kind") != "scale");
+    let named = axes.iter().filter(|axis| !["scale", "hashes"].contains(&axis.at("symbols").text_at("kind")));
     let sizes: usize = named.map(|axis| axis_size(axis.at("symbols")) as usize).sum();
     let count: usize = sizes + conditions_words.clone().map(|words| words.len()).sum::<usize>();
     let mut all = vec![value.text_at("id"), value.text_at("text"), others];
@@ -197,6 +251,7 @@ fn axis_size(symbols: &Value) -> u64 {
     match symbols.text_at("kind") {
         "names" => symbols.at("names").list().len() as u64,
         "ranges" => symbols.at("edges").list().len() as u64 - 1,
+        "hashes" => 1 << (symbols.whole_at("columns") * symbols.whole_at("bits")),
         _ => symbols.whole_at("size") as u64,
     }
 }
@@ -232,6 +287,11 @@ fn symbol_name(axis: &Value, at: u64) -> String {
                 (low, high) => format!("{low}–{high}"),
             }
         }
+        "hashes" => {
+            let digits = (symbols.whole_at("columns") * symbols.whole_at("bits")) as usize;
+            format!("text with hash {at:0width$x}", width = digits.div_ceil(4))
+        }
+        "magnitudes" => format!("about {}", spell(magnitude_of(symbols, i128::from(at)))),
         _ => {
             let part = |name| decimal(symbols.text_at(name)).unwrap_or_default();
             spell(part("start") + i128::from(at) * part("step"))

@@ -17,6 +17,7 @@ SOURCE: Final = "shuffledp.js"
 """The readable module, from which `MODULE` is built; it works as well."""
 PARTS: Final = {
     "shuffledp-log.min.js": "shuffledp-log.js",
+    "shuffledp-mechanisms.min.js": "shuffledp-mechanisms.js",
     "shuffledp-verified.min.js": "shuffledp-verified.js",
 }
 """What the module loads only where a round needs it, each with its source."""

@@ -1,12 +1,12 @@
 // The symbol of a record: a page answers a question from data that it has of its user.
 //
 //   import { symbolOfRecord } from "./shuffledp-record.js";
-//   await device.answer(question, symbolOfRecord(question.certificate.wording, { age: 37, country: "DE" }));
+//   await device.answer(question, await symbolOfRecord(question.certificate.wording, { age: 37, country: "DE" }));
 //
 // docs/protocol.md, "Wording"; the same as `locate_record` of shuffledp_core.documents.wording. Beside the module, as most pages
 // have no records.
 
-import { ShuffleError } from "./shuffledp.min.js";
+import { Integers, Ratio, ShuffleError } from "./shuffledp.min.js";
 
 const trim = (text) => text.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "");
 /** A record's value as text; null for one that is missing. */
@@ -36,8 +36,39 @@ function meets({ names, low, high }, answer) {
   const number = numberOf(answer);
   return number !== null && (low === "-inf" || numberOf(low) <= number) && (high === "inf" || number < numberOf(high));
 }
-/** The cell of an answer along one axis, or -1. */
-function cellOf({ kind, names, edges, start, step, size }, answer) {
+const LONGEST_TEXT = 256;
+/** The symbol of a text in an open list; one that is too long or has no encoding is that of no text. */
+async function symbolOfText({ salt, columns, bits }, answer) {
+  const composed = trim(answer).normalize("NFC");
+  const text = [...composed].length <= LONGEST_TEXT && composed.isWellFormed() ? composed : "";
+  const salted = salt.match(/../g).map((pair) => String.fromCharCode(parseInt(pair, 16))).join("");
+  const prefix = Uint8Array.from(`shuffledp/v1/open-list\0${salted}`, (character) => character.charCodeAt(0));
+  const hashed = new Uint8Array([...prefix, ...new TextEncoder().encode(text)]);
+  const digest = new DataView(await crypto.subtle.digest("SHA-256", hashed));
+  return Number(digest.getBigUint64(0) >> BigInt(64 - columns * bits));
+}
+
+/** The symbol of a number, rounded up or down at random so that its mean is the number; -1 below 0. */
+function magnitudeOf({ step, parts, size }, answer, integers) {
+  const number = numberOf(answer);
+  if (number === null || number < 0n) return -1;
+  const steps = new Ratio(number, numberOf(step));
+  const multiple = (symbol) => {
+    const doublings = Math.floor(symbol / parts);
+    return doublings ? BigInt(parts + (symbol % parts)) << BigInt(doublings - 1) : BigInt(symbol);
+  };
+  let low = 0;
+  while (low + 1 < size && !steps.below(multiple(low + 1))) low += 1;
+  if (low + 1 === size) return low;
+  const share = steps.minus(multiple(low)).over(multiple(low + 1) - multiple(low));
+  return low + Number(integers.below(share.d) < share.n);
+}
+
+/** The cell of an answer along one axis, or -1; of an open list a promise of it. */
+function cellOf(symbols, answer, integers) {
+  const { kind, names, edges, start, step, size } = symbols;
+  if (kind === "hashes") return symbolOfText(symbols, answer);
+  if (kind === "magnitudes") return magnitudeOf(symbols, answer, integers);
   if (kind === "names") return names.indexOf(trim(answer).normalize("NFC"));
   const number = numberOf(answer);
   if (number === null) return -1;
@@ -55,13 +86,16 @@ function cellOf({ kind, names, edges, start, step, size }, answer) {
   return nearest >= 0n && nearest < BigInt(size) ? Number(nearest) : -1;
 }
 
-const sizeOf = ({ kind, names, edges, size }) => ({ names: names?.length, ranges: edges?.length - 1, scale: size })[kind];
+const sizeOf = ({ names, edges, size }) => size ?? names?.length ?? edges.length - 1;
 
-/** The symbol of a record, an object with a value for each field; fields may be missing where the question has others. */
-export function symbolOfRecord(wording, record) {
+/**
+ * The symbol of a record, an object with a value for each field; fields may be missing where the question has others, or is an
+ * open list. Numbers that are added up are rounded at random, once for a round: `answer` keeps what is drawn.
+ */
+export async function symbolOfRecord(wording, record, integers = new Integers()) {
   const { axes, where, others } = wording;
   const given = (field) => spellValue(Object.hasOwn(record, field) ? record[field] : null);
-  const cells = axes.map(({ field, symbols }) => cellOf(symbols, given(field) ?? ""));
+  const cells = await Promise.all(axes.map(({ field, symbols }) => cellOf(symbols, given(field) ?? "", integers)));
   const outside = cells.includes(-1) || where.some(({ field, holds }) => !meets(holds, given(field) ?? ""));
   if (outside && others) return axes.reduce((total, { symbols }) => total * sizeOf(symbols), 1);
   if (outside) throw new ShuffleError("UsageError", "the record has no possible answer to this question");

@@ -364,7 +364,16 @@ const MEANINGS = {
 };
 const meaningOf = (v) =>
   hasOwn(MEANINGS, v?.kind ?? "") ? Object.freeze(MEANINGS[v.kind](v)) : refuse("names, ranges or a scale");
-const axisSize = ({ kind, names, edges, size }) => ({ names: names?.length, ranges: edges?.length - 1, scale: size })[kind];
+/** The words of one symbol, without its unit. */
+const NAMES = {
+  names: ({ names }, at) => names[at],
+  ranges({ edges }, at) {
+    const [low, high] = edges.slice(at, at + 2);
+    return low === "-inf" ? `below ${high}` : high === "inf" ? `${low} or more` : `${low}–${high}`;
+  },
+  scale: ({ start, step }, at) => spellDecimal(decimalOf(start) + BigInt(at) * decimalOf(step)),
+};
+const axisSize = ({ names, edges, size }) => size ?? names?.length ?? edges.length - 1;
 const CONDITIONS = {
   among: struct({ kind: str, names: list(plain(100)) }, {}, ({ names }) => {
     if (names.length < 1 || lookAlike(names)) refuse("1 or more different names");
@@ -388,12 +397,16 @@ export const wordingOf = struct(
   },
   ({ id, text, axes, where, others }) => {
     const fields = axes.map(({ field }) => field);
+    const kinds = axes.map(({ symbols }) => symbols.kind);
     if (axes.length < 1 || axes.length > 4 || lookAlike(fields)) refuse("1 to 4 different fields");
     if (where.length > 4 || lookAlike(where.map(({ field }) => field))) refuse("at most 4 conditions on different fields");
     if (where.length && !others) refuse("a name for the others");
-    const textsOf = ({ names, edges, start, step, low, high }) => names ?? edges ?? (low ? [low, high] : [start, step]);
+    if (kinds.includes("hashes") && (kinds.length > 1 || others)) refuse("an open list alone, without others");
+    if (kinds.filter((kind) => kind === "magnitudes").length > 1) refuse("at most one field to add up");
+    const textsOf = ({ names, edges, start, step, low, high, salt }) =>
+      names ?? edges ?? [low, high, start, step, salt].filter((text) => text !== undefined);
     if (others && axes.some(({ symbols }) => textsOf(symbols).map(seen).includes(seen(others)))) refuse("another name for the others");
-    const named = axes.filter(({ symbols }) => symbols.kind !== "scale");
+    const named = axes.filter(({ symbols }) => !["scale", "hashes"].includes(symbols.kind));
     const most = sumBy(named, ({ symbols }) => axisSize(symbols)) + sumBy(where, ({ holds }) => textsOf(holds).length);
     const words = [id, text, others, ...axes.flatMap(({ field, unit, symbols }) => [field, unit, ...textsOf(symbols)]),
       ...where.flatMap(({ field, unit, holds }) => [field, unit, ...textsOf(holds)])];
@@ -407,13 +420,7 @@ const wordedSize = ({ axes, others }) =>
 /** The words of each of at most `most` symbols, with units; null where there are more. */
 export function symbolNames(wording, most = 1000) {
   const { axes, others } = wording;
-  const nameOf = ({ symbols: { kind, names, edges, start, step }, unit }) => (at) => {
-    const scaled = kind === "scale" ? decimalOf(start) + BigInt(at) * decimalOf(step) : 0n;
-    const [low, high] = kind === "ranges" ? edges.slice(at, at + 2) : [];
-    const range = low === "-inf" ? `below ${high}` : high === "inf" ? `${low} or more` : `${low}–${high}`;
-    const name = { names: names?.[at], ranges: range, scale: spellDecimal(scaled) }[kind];
-    return `${name} ${unit}`.trimEnd();
-  };
+  const nameOf = ({ symbols, unit }) => (at) => `${NAMES[symbols.kind](symbols, at)} ${unit}`.trimEnd();
   if (wordedSize(wording) > most) return null;
   const cells = axes.reduce((all, axis) => all.flatMap((first) =>
     upTo(axisSize(axis.symbols), (at) => [...first, nameOf(axis)(at)])), [[]])
@@ -423,7 +430,7 @@ export function symbolNames(wording, most = 1000) {
 
 function checkWording({ wording, mechanism }) {
   if (wording === null) return;
-  const sum = !mechanism.kind.endsWith("-histogram");
+  const { sums: sum } = mechanism;
   if (sum && wording.others) malformed("a sum has no place for others");
   if (wordedSize(wording) !== mechanism.domain) malformed("the words are for another number of symbols");
   if (sum && (wording.axes.length > 1 || wording.axes[0].symbols.kind !== "scale")) malformed("a sum needs a scale");
@@ -571,7 +578,9 @@ export async function verify(frame, label, signer, keyHex) {
     if (error.code !== "SignatureError") throw error;
     fail("SignatureError", `the ${label} has no valid signature of ${signer}`);
   }
-  return DOCUMENTS[label](parseJson(frame.body));
+  const content = parseJson(frame.body);
+  if (label === "certificate") await prepare(content);
+  return DOCUMENTS[label](content);
 }
 
 const partyOf = (roster, name) =>
@@ -929,128 +938,6 @@ function halfWidth(shape, rate) {
   return ceil((QUANTILE * sqrt(2 * shape * ratio)) / -expm1(-rate) + 0.5);
 }
 
-// Noise of nodes (shuffledp_core.bounds.bounded_noise, node_noise and losses)
-
-const MARGIN = 1e-10;
-const clipChance = (chance) => clamp(chance, 0, 1);
-
-/** Law of one noise on -reach..reach. */
-function boundedLaplace(rate, reach) {
-  const weights = floats(2 * reach + 1, (at) => exp(-rate * abs(at - reach)));
-  const all = sumBy(weights);
-  return weights.map((weight) => weight / all);
-}
-
-/** P(S <= s) of a sum of such noises, and the largest error of it. */
-function sumOfNoises(rate, reach, terms) {
-  if (terms === 0) return { atMost: (sum) => Number(sum >= 0), error: 0 };
-  const law = boundedLaplace(rate, reach);
-  const linear = 12.5 * reach;
-  const variance = terms * sumBy(law, (mass, at) => mass * (at - reach) ** 2);
-  const half = ceil(linear + sqrt(linear ** 2 + 75 * variance)) + reach;
-  const points = 2 ** bitLength(min(2 * half, 2 * reach * terms));
-  if (points > 2 ** 23) unsupported("a page cannot compute with as much noise");
-  const [re, im] = [zeros(points), zeros(points)];
-  law.forEach((mass, at) => (re[(at - reach + points) % points] += mass));
-  transform(re, im); // symmetric, so that its transform is real, and its own inverse
-  re.forEach((value, at) => (re[at] = value ** terms));
-  im.fill(0);
-  const error = 2 ** -49 * bitLength(points - 1) * (terms + 1) * sumBy(re, abs) + 1e-15 + 1e-14 * terms + points / 2 ** 53;
-  transform(re, im);
-  let below = 0;
-  const up = re.map((_, at) => clipChance((below += re[(at + points / 2) % points] / points)));
-  return { atMost: (sum) => up[min(sum + points / 2, points - 1)] ?? 0, error };
-}
-
-/** δ that losses attain, rounded down: pairs of a loss and its probability, and what is seen for certain. */
-const attainedBy = (losses, infinite) => (epsilon) =>
-  min(1, (1 - MARGIN) * sumBy(losses, ([loss, mass]) => mass * -expm1(min(epsilon - loss * (1 - 1e-14), 0))) + infinite);
-
-function changedHistogram(rate, mean, symbols, dummies) {
-  const law = boundedLaplace(rate, mean);
-  const others = sumOfNoises(rate, mean, symbols - 2);
-  const masses = (sign) => {
-    let [opposite, alike] = [0, 0];
-    const room = floats(4 * mean + 1, (at) =>
-      clipChance(others.atMost(dummies - symbols * mean + 2 * mean - at) + sign * others.error));
-    room.forEach((likely, at) => {
-      const size = abs(at - 2 * mean);
-      const scale = likely * law[mean] ** 2 * exp(-rate * size);
-      opposite += (scale * expm1(-2 * rate * max(mean - size, 0))) / expm1(-2 * rate);
-      alike += scale * min(size, 2 * mean - size);
-    });
-    const infinite = law[0] * sumBy(law, (mass, at) => mass * (room[2 * mean + at] + (at < 2 * mean ? room[at] : 0)));
-    return { opposite, infinite, all: infinite + opposite * (1 + exp(-2 * rate)) + alike };
-  };
-  const { opposite, infinite } = masses(-1);
-  const share = (1 - MARGIN) / min(1, masses(1).all * (1 + MARGIN));
-  return attainedBy([[2 * rate, opposite * share]], infinite * share); // at ε >= 0 the losses 0 and -2 rate add nothing
-}
-
-/** Losses of a count that a change moves by `distance`, the largest first; and what is seen for certain. */
-function shiftLosses(rate, mean, distance) {
-  const powers = (first, last) => (exp(-rate * first) * expm1(-rate * (last - first + 1))) / expm1(-rate);
-  const middle = 1 / (1 + 2 * powers(1, mean));
-  const losses = upTo(distance + 1, (at) => [rate * (distance - 2 * at), middle * exp(-rate * at)]);
-  [losses[0][1], losses[distance][1]] = [middle * powers(0, mean - distance), middle * powers(distance, mean)];
-  return [losses.map(([loss, mass]) => [loss, mass * (1 - MARGIN)]), middle * powers(mean - distance + 1, mean) * (1 - MARGIN)];
-}
-
-/** Losses of two independent outcomes; of more than 4,096, the smaller half in groups, each as its least. */
-function addLosses([some, certain], [more, surely]) {
-  const all = some.flatMap(([loss, mass]) => more.map(([other, share]) => [loss + other, mass * share]));
-  all.sort(([a], [b]) => b - a);
-  const kept = all.slice(0, all.length > 4096 ? 2048 : undefined);
-  for (let group = 0; kept.length < min(all.length, 4096); group += 1) {
-    const [first, last] = [group, group + 1].map((at) => floor(2048 + (at * (all.length - 2048)) / 2048));
-    kept.push([all[last - 1][0], sumBy(all.slice(first, last), ([, mass]) => mass) * (1 - MARGIN)]);
-  }
-  return [kept, (certain + surely * (1 - certain)) * (1 - MARGIN)];
-}
-
-/** The sum over nodes, and over pairs of a weight and a law, of weight times noise. */
-function noiseOfNodes(laws, nodes) {
-  let [mean, variance] = [0, 0];
-  for (const [weight, law] of laws) {
-    const reach = (law.length - 1) / 2;
-    const center = sumBy(law, (mass, at) => mass * (at - reach));
-    mean += weight * center;
-    variance += weight ** 2 * sumBy(law, (mass, at) => mass * (at - reach - center) ** 2);
-  }
-  const deviation = sqrt(nodes * variance);
-  const step = max(1, floor(deviation / 1000));
-  const lastLikely = (sign) => {
-    const parts = laws.map(([weight, law]) => {
-      const reach = (law.length - 1) / 2;
-      const rounded = Array.from(law, (_, at) => ceil((weight * (at - reach)) / step));
-      const masses = zeros(rounded.at(-1) - rounded[0] + 1);
-      rounded.forEach((value, at) => (masses[value - rounded[0]] += law.at(sign > 0 ? at : -1 - at)));
-      return { first: rounded[0], masses };
-    });
-    const size = 1 + nodes * sumBy(parts, ({ masses }) => masses.length - 1);
-    const points = 2 ** bitLength(size);
-    const [re, im] = [zeros(points).fill(1), zeros(points)];
-    for (const { masses } of parts) {
-      const [partRe, partIm] = [zeros(points), zeros(points)];
-      partRe.set(masses);
-      transform(partRe, partIm);
-      for (let power = 0; power < nodes; power += 1) {
-        re.forEach((x, at) => {
-          const y = im[at];
-          [re[at], im[at]] = [x * partRe[at] - y * partIm[at], x * partIm[at] + y * partRe[at]];
-        });
-      }
-    }
-    im.forEach((y, at) => (im[at] = -y)); // conjugate: the inverse
-    transform(re, im);
-    let [beyond, at] = [1, -1];
-    do beyond -= re[(at += 1)] / points;
-    while (beyond > TAIL);
-    return (nodes * sumBy(parts, ({ first }) => first) + at) * step;
-  };
-  return { mean: nodes * mean, deviation, least: -lastLikely(-1), most: lastLikely(1) };
-}
-
 // Intervals from exact laws (shuffledp_core.answering.intervals)
 
 const TAIL = 0.025 - 1e-6;
@@ -1103,12 +990,16 @@ function largest(holds, top) {
   return low;
 }
 
-/** Ends of the intervals for x, where each count is Bin(x, p) + Bin(n - x, q). */
-function countIntervals(observed, n, p, q) {
-  const ends = (counts, high, low) => {
+/**
+ * Ends of the intervals for x, where each count is Bin(x, p) + Bin(n - x, q), and noise: `slots` bits that are 1 with the
+ * probability `rate`, and a value of pairs of a value and its probability; `backward` has that of the negative noise.
+ */
+function countIntervals(observed, n, p, q, { slots = 0, rate = p, forward = [[0, 1]], backward = forward } = {}) {
+  const ends = (counts, high, low, one, values) => {
     const computed = new Map();
-    const holds = (count) => (x) =>
-      lowerTail(count, [[x, +high, +complement(high)], [n - x, +low, +complement(low)]]) > TAIL;
+    const holds = (count) => (x) => sumBy(values, ([value, mass]) => mass * lowerTail(count - value, [
+      [x, +high, +complement(high)], [n - x, +low, +complement(low)], [slots, +one, +complement(one)],
+    ])) > TAIL;
     return counts.map((count) => {
       if (!computed.has(count)) computed.set(count, largest(holds(count), n));
       return computed.get(count);
@@ -1116,10 +1007,10 @@ function countIntervals(observed, n, p, q) {
   };
   const spread = sqrt(n * min(p * complement(p), q * complement(q)));
   const step = observed.length > 1000 ? max(1, floor(0.01 * spread)) : 1;
-  const down = observed.map((count) => n - floor(count / step) * step);
-  const up = observed.map((count) => min(ceil(count / step) * step, n));
-  const lows = ends(down, complement(q), complement(p)).map((end) => n - end);
-  return [lows, ends(up, p, q)];
+  const down = observed.map((count) => n + slots - floor(count / step) * step);
+  const up = observed.map((count) => ceil(count / step) * step);
+  const lows = ends(down, complement(q), complement(p), complement(rate), backward).map((end) => n - end);
+  return [lows, ends(up, p, q, rate, forward)];
 }
 
 function binomialInterval(trials, chance) {
@@ -1190,16 +1081,17 @@ function amongDummies(counts, reports, { mean, deviation, least, most }) {
   );
 }
 
-function histogram(counts, reports, p, q) {
+function histogram(counts, reports, p, q, added = {}) {
+  const { mean = 0, deviation = 0 } = added;
   const n = reports.floor();
   const slope = +p.minus(q);
   if (slope <= 0) pureNoise();
-  const values = counts.map((count) => (count - n * q) / slope);
+  const values = counts.map((count) => (count - mean - n * q) / slope);
   const errors = values.map((value) => {
     const held = clamp(value, 0, n);
-    return sqrt(held * p.times(complement(p)) + (n - held) * q.times(complement(q))) / slope;
+    return sqrt(held * p.times(complement(p)) + (n - held) * q.times(complement(q)) + deviation ** 2) / slope;
   });
-  return histogramOf(values, errors, ...countIntervals(counts, n, p, q));
+  return histogramOf(values, errors, ...countIntervals(counts, n, p, q, added));
 }
 
 function sum(value, error, [low, high], reports, maxValue) {
@@ -1263,17 +1155,24 @@ const tally = (size) => (symbols) => {
   return counts;
 };
 
+/** Randomised response to one of k symbols. */
+function kRandomised(symbols, blanket) {
+  const low = blanket.over(symbols);
+  return {
+    low, high: complement(blanket).plus(low),
+    sample: (value, integers) => (bernoulli(blanket, integers) ? integers.index(symbols) : value),
+    local: () => log1p(+complement(blanket).times(symbols).over(blanket)) * UP,
+  };
+}
+
 const MECHANISMS = {
   "krr-histogram": {
     fields: { symbols: whole(2), blanket: ratio(ONE) },
     make({ symbols, blanket }) {
-      const low = blanket.over(symbols);
-      const high = complement(blanket).plus(low);
+      const { low, high, sample, local } = kRandomised(symbols, blanket);
       return {
-        domain: symbols, alphabet: symbols, messages: 1,
-        sample: (value, integers) => (bernoulli(blanket, integers) ? integers.index(symbols) : value),
+        domain: symbols, alphabet: symbols, messages: 1, sample, local,
         say: index(symbols),
-        local: () => log1p(+complement(blanket).times(symbols).over(blanket)) * UP,
         witness: (honest) => bitCounts(honest - 1, low, 1, high, low),
         estimate: (counts, reports) => histogram(counts, reports, high, low),
       };
@@ -1515,84 +1414,10 @@ assign(MECHANISMS, {
   },
 });
 
-const cubeRoot = (number) => {
-  let root = BigInt(Math.round(Math.cbrt(Number(number)))) + 1n;
-  while (root ** 3n > number) root -= 1n;
-  return root > 1n ? root : 1n;
-};
-
-assign(MECHANISMS, {
-  "node-histogram": {
-    fields: { symbols: whole(2), noise_epsilon: ratio(), mean: whole(1, 2 ** 14), dummies: whole(1) },
-    make({ symbols, noise_epsilon, mean, dummies }) {
-      if (dummies < symbols * mean || dummies > 2 * symbols * mean) malformed("an impossible number of dummies");
-      const rate = +noise_epsilon;
-      return {
-        domain: symbols, alphabet: symbols + 1, messages: 1, dummies, crowd: false,
-        sample: (value) => value,
-        say: index(symbols + 1),
-        local: () => Infinity,
-        witness: () => changedHistogram(rate, mean, symbols, dummies),
-        estimate(counts, reports, nodes) {
-          const others = sumOfNoises(rate, mean, symbols - 1);
-          const weights = boundedLaplace(rate, mean).map((mass, at) => mass * others.atMost(dummies - symbols * mean + mean - at));
-          const all = sumBy(weights);
-          const noise = noiseOfNodes([[1, weights.map((weight) => weight / all)]], nodes);
-          return amongDummies(counts.slice(0, symbols).map((count) => count - nodes * mean), reports, noise);
-        },
-      };
-    },
-  },
-  "node-sum": {
-    fields: { max_value: whole(1), noise_epsilon: ratio(), base: whole(2), mean: whole(1, 2 ** 22) },
-    make({ max_value: k, noise_epsilon, base, mean }) {
-      const weights = [1];
-      while (weights.at(-1) * base <= k) weights.push(weights.at(-1) * base);
-      const highest = floor(k / weights.at(-1));
-      const caps = weights.map((_, at) => (at + 1 < weights.length ? base - 1 : highest));
-      const shares = weights.map((weight, at) => cubeRoot(BigInt(weight * caps[at]) ** 2n));
-      const all = shares.reduce((a, b) => a + b);
-      const exact = shares.map((share, at) => noise_epsilon.times(new Ratio(share, all * BigInt(caps[at]))));
-      const nats = Ratio.of(mean).times(exact.at(-1));
-      const means = exact.map((rate) => nats.over(rate).ceil());
-      if (base > k + 1 || means.some((each, at) => each < caps[at] || each > 2 ** 22)) malformed("impossible digits");
-      const rates = exact.map(Number);
-      const digitsOf = (value) => weights.map((_, at) => at).reverse().map((at) => {
-        const digit = min(floor(value / weights[at]), caps[at]);
-        value -= digit * weights[at];
-        return [at, digit];
-      });
-      return {
-        domain: k + 1, alphabet: 2 * weights.length, messages: sumBy(caps), crowd: false,
-        dummies: 2 * sumBy(means),
-        sample: (value) => value,
-        say: (answer) => digitsOf(answer).flatMap(([at, digit]) => unary(caps[at])(digit).map((bit) => 2 * at + bit)),
-        local: () => Infinity,
-        witness(_, distance) {
-          const steps = weights.length === 1 ? [[0, distance]] : distance === k ? [...caps.entries()] : digitsOf(distance).reverse();
-          const parts = steps.filter(([, step]) => step).map(([at, step]) => shiftLosses(rates[at], means[at], step));
-          return attainedBy(...parts.reduce(addLosses));
-        },
-        estimate(counts, reports, nodes) {
-          const total = sumBy(weights, (weight, at) => weight * (counts[2 * at + 1] - nodes * means[at]));
-          const noise = noiseOfNodes(weights.map((weight, at) => [weight, boundedLaplace(rates[at], means[at])]), nodes);
-          return sum(total, noise.deviation, [total - noise.most, total - noise.least], reports, k);
-        },
-      };
-    },
-  },
-});
-
-const NOT_PLAYED = ["node-tree", "node-columns", "local-laplace"];
-
 /** A mechanism with its functions, from its form in documents. */
 export function mechanismOf(value) {
   if (value === null || typeof value !== "object" || typeof value.mechanism !== "string") refuse("a mechanism");
   const { mechanism: kind, ...parameters } = value;
-  if (NOT_PLAYED.includes(kind)) unsupported(`a page cannot check ${kind}`);
-  if (["dummy-histogram", "node-histogram"].includes(kind) && "blanket" in parameters) {
-    unsupported(`a page cannot check ${kind} with a blanket`);
-  }
   if (!hasOwn(MECHANISMS, kind)) malformed("an unknown mechanism");
   const { fields, optional = {}, make } = MECHANISMS[kind];
   const checked = struct(fields, optional)(parameters);
@@ -1600,7 +1425,7 @@ export function mechanismOf(value) {
   const text = stringify({ kind, ...checked }, (_, v) => (v instanceof Ratio ? `${v}` : v));
   const count = tally(made.alphabet);
   const total = (counts) => sumBy(counts);
-  return Object.freeze({ count, total, remembered: null, dummies: 0, crowd: true, ...made, kind, text });
+  return Object.freeze({ count, total, remembered: null, dummies: 0, crowd: true, ...made, kind, text, sums: "max_value" in checked });
 }
 
 // Suites: RFC 9180 base mode with WebCrypto; the hybrid KEM is X-Wing
@@ -1737,10 +1562,11 @@ export async function sealerFor(suiteName, publicKey, roundId, position, source 
 }
 
 const MOST_STEPS = 2 ** 22; // of one answer on average: docs/protocol.md, "Work"
+const MOST_TRIES = 2 ** 26; // of the dummies of a node
 
 /** The geometry of a round, and all its lengths (docs/protocol.md, "Onions"). */
 export function geometryFor(mechanism, suiteName, hops, mix = null) {
-  if (mechanism.steps > MOST_STEPS) malformed("too many steps to draw its noise: it needs a larger ε or larger units");
+  if (mechanism.steps > MOST_STEPS || mechanism.tries > MOST_TRIES) malformed("too many steps to draw its noise: it needs a larger ε or larger units");
   const suite = suiteNamed(suiteName);
   const width = max(1, ceil((mechanism.alphabet - 1).toString(2).length / 8));
   const geometry = {
@@ -1919,6 +1745,7 @@ async function isIncluded(leaf, index, { size, root }, hashes) {
 
 const PARTS = {
   "shuffledp-log.min.js": "sha384-Q2j10JD9ytn8DQpu35icHvJYgAfoQa6dCQihsNqlk3tW/rK1mH5B0HOSMBmkfDBo",
+  "shuffledp-mechanisms.min.js": "sha384-6hqYc0CnOHSid5SsmQ061PKIHEv5UvndTHblQfM3aDd1+SvTMbQPDDnuB627dgWe",
   "shuffledp-verified.min.js": "sha384-WbuIWmpWXwUXx8jGZ/lOCMc6e0W1tLp/rFqiTYPLpgQ5hF8I1J0K/HyCLplynjvk",
 };
 const started = {};
@@ -1946,9 +1773,25 @@ async function load(file) {
     page.head.append(link);
   });
   return (await import(href)).start({
-    bigEndian, bigInt, checkSignature, concat, documentDigest, equal, fail, fromHex, isIncluded, leafHash, malformed, nodeHash,
-    onlyParty, rowsOf, sha256, systemRandom, textOfDocument, toHex, upTo, utf8, verifyOf,
+    MECHANISMS, Ratio, amongDummies, bigEndian, bigInt, bitCounts, checkSignature, chernoff, concat, convolve, decimal, decimalOf,
+    discreteLaplace, documentDigest, equal, fail, fromHex, histogram, index, isIncluded, kRandomised, leafHash, list, lnGamma,
+    malformed, nearMean, nodeHash, noiseTable, noisyReport, onlyParty, ratio, refuse, rowsOf, sha256, spellDecimal, str, struct,
+    sum, systemRandom, textOfDocument, toHex, transform, unary, unsupported, upTo, utf8, verifyOf, whole,
   });
+}
+
+const LATER = ["local-laplace", "node-columns", "node-histogram", "node-sum", "node-tree", "hashes", "magnitudes"];
+
+/** Loads the part that a certificate's mechanism and words need, if they need one; nothing is checked. */
+export async function prepare(certificate) {
+  const kind = certificate?.mechanism?.mechanism;
+  const kinds = [kind, ...[certificate?.wording?.axes].flat().map((axis) => axis?.symbols?.kind)];
+  const blanketed = kind === "dummy-histogram" && "blanket" in certificate.mechanism;
+  if (!blanketed && !kinds.some((each) => LATER.includes(each))) return;
+  const { mechanisms, meanings, names } = await part("mechanisms");
+  assign(MECHANISMS, mechanisms);
+  assign(MEANINGS, meanings);
+  assign(NAMES, names);
 }
 
 /** What a kept proof shows of the present public log; null if that is another one, which has ended. */
@@ -2196,7 +2039,7 @@ export async function checkBoard({ result, final }, geometry, board, messages) {
   if (result.accepted < 1 || remaining < 1 || mechanism.total(counts) !== remaining + final.route.length * mechanism.dummies) {
     fail("CountMismatchError", "the board has another number of messages than were accepted");
   }
-  checkEstimate(result.estimate, mechanism.estimate(counts, new Ratio(remaining, mechanism.messages), final.route.length));
+  checkEstimate(result.estimate, mechanism.estimate(counts, new Ratio(remaining, mechanism.messages), final.route.length, lost));
   const { tiles_root: root } = result;
   if (root !== null && (await tilesRoot(rows, tilesOf(rows.length, width))) !== root) evidence("the tiles are not those of the board");
 }
@@ -2436,7 +2279,7 @@ export class Device {
     return this.send(question.roundId);
   }
 
-  /** Randomises and seals an answer, and keeps it, unless one is kept already; nothing is sent. */
+  /** Randomises and seals an answer, or that of a promise, and keeps it, unless one is kept already; nothing is sent. */
   async seal(question, value) {
     const { roundId } = question;
     let stored = await this.stored(roundId);
@@ -2444,7 +2287,7 @@ export class Device {
     if (!stored) {
       // Checked again: a page may have been open since yesterday.
       const round = await this.verified(question.text, roundId);
-      const prepared = await this.prepare(round, checkValue(round.mechanism, value));
+      const prepared = await this.prepare(round, checkValue(round.mechanism, await value));
       stored = await update("rounds", this.keyOf(roundId), (old, all) => {
         if (old?.over) isOver();
         if (old) return undefined; // another tab was first

@@ -549,6 +549,8 @@ def spell_value(value: FieldValue) -> str | None:
         return value if value.strip(BLANKS) else None
     if not isinstance(value, int | float | Decimal):
         raise TypeError("a record's values must be text, numbers, true or false, or missing")
-    # By its shortest spelling, as people write it: 0.1 is not below 0.1.
+    # By its shortest spelling, as people write it: 0.1 is not below 0.1, and 12.0 is 12.
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-    return f"{number:f}" if number.is_finite() else None
+    if not number.is_finite():
+        return None
+    return spell_decimal(number) if isinstance(value, float) else f"{number:f}"

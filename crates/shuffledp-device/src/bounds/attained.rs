@@ -1,5 +1,6 @@
 //! The δ that two neighbouring datasets of a mechanism attain.
 
+use crate::bounds::blankets::{OneReport, among_others, between_two};
 use crate::bounds::losses::{histogram_losses, shift_losses};
 use crate::bounds::noise::{TABLE_TAIL, chernoff, noise_table};
 use crate::bounds::windows::{
@@ -60,7 +61,27 @@ pub fn attained_delta(mechanism: &Mechanism, honest: u64, distance: u64, epsilon
             bit_counts(users * *bits as f64 - 1.0, low, 1, high, low, epsilon)
         }
         Mechanism::Unary { max_value, randomise } => unary_counts(*max_value, *randomise, users, distance, epsilon),
-        Mechanism::Dummies { symbols, slots, fill } => {
+        Mechanism::Laplace { max_value, rate } => {
+            let rate = rate.value();
+            let share = |distance: u64| (-rate * distance as f64).exp() / (1.0 + (-rate).exp());
+            let others = share(*max_value);
+            if others == 0.0 {
+                return Ok(None);
+            }
+            let (high, low) = (Chance::new(1.0 - share(1), share(1)), share(distance));
+            let others = Chance::new(others, 1.0 - others);
+            bit_counts(users - 1.0, others, 1, high, Chance::new(low, 1.0 - low), epsilon)
+        }
+        Mechanism::Dummies { symbols, slots, fill, blanket: Some(blanket) } => {
+            let (slots, others) = (users * *slots as f64, users - 1.0);
+            let groups = [(slots, *fill), (others, *blanket)];
+            if *symbols == 2 {
+                between_two(blanket.value(), groups, epsilon)
+            } else {
+                among_others(*symbols, blanket.value(), groups, epsilon)
+            }
+        }
+        Mechanism::Dummies { symbols, slots, fill, blanket: None } => {
             let rate = fill.value() / *symbols as f64;
             let rest = (*symbols as f64 - fill.value()) / *symbols as f64;
             dummy_counts(users * *slots as f64, Chance::new(rate, rest), epsilon)
@@ -81,7 +102,11 @@ pub fn attained_delta(mechanism: &Mechanism, honest: u64, distance: u64, epsilon
         Mechanism::Split { rate, shares, modulus, .. } => {
             shifted_noise(users / *shares as f64, rate.value(), distance, 0.0, *modulus as f64, epsilon)
         }
-        Mechanism::NodeHistogram { symbols, rate, mean, dummies } => {
+        Mechanism::NodeHistogram { symbols, rate, mean, dummies, blanket: Some(blanket) } => {
+            let (rate, blanket) = (rate.value(), blanket.value());
+            OneReport { rate, mean: *mean, symbols: *symbols, dummies: *dummies, blanket }.attained_delta(epsilon)?
+        }
+        Mechanism::NodeHistogram { symbols, rate, mean, dummies, blanket: None } => {
             histogram_losses(rate.value(), *mean, *symbols, *dummies)?.attained_delta(epsilon)
         }
         Mechanism::NodeColumns { columns, rate, mean, .. } => {

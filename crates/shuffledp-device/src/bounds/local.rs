@@ -71,7 +71,9 @@ pub fn local_epsilon(mechanism: &Mechanism, distance: u64) -> f64 {
             steps as f64 * each + dilute(each, rest as f64 / *max_value as f64)
         }
         Mechanism::Unary { randomise, .. } => d * log_odds(*randomise),
-        Mechanism::Geometric { rate, .. } => noisy_report(rate.value(), 1, distance),
+        Mechanism::Geometric { rate, .. } | Mechanism::Laplace { rate, .. } => noisy_report(rate.value(), 1, distance),
+        Mechanism::Dummies { symbols, blanket: Some(blanket), .. }
+        | Mechanism::NodeHistogram { symbols, blanket: Some(blanket), .. } => response(*symbols, *blanket),
         Mechanism::Shared { rate, shares, .. } | Mechanism::Split { rate, shares, .. } => {
             noisy_report(rate.value(), *shares, distance)
         }

@@ -4,6 +4,7 @@
 //! Plain f64; the accountant computes the same numbers by other code, and vectors compare both.
 
 mod attained;
+mod blankets;
 mod local;
 mod losses;
 mod noise;
