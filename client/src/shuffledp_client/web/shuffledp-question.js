@@ -10,6 +10,7 @@
 // A round whose certificate has the question in words is shown with these signed words instead.
 
 import { Device, ShuffleError, symbolNames } from "./shuffledp.min.js";
+import { symbolOfRecord } from "./shuffledp-record.js";
 
 const STYLE = `
   :host { display: block; box-sizing: border-box; max-width: 38rem; padding: 1.25rem; border: 1px solid #b9c0c8;
@@ -17,7 +18,8 @@ const STYLE = `
     overflow-wrap: break-word; }
   * { box-sizing: border-box; }
   .question { font-size: 1.25rem; font-weight: 600; }
-  fieldset { border: 0; margin: 0 0 1rem; padding: 0; }
+  fieldset { border: 0; margin: 0 0 1rem; padding: 0; min-width: 0; }
+  legend { padding: 0; font-weight: 600; overflow-wrap: anywhere; }
   label { display: flex; gap: .6rem; align-items: center; padding: .55rem .7rem; margin: .3rem 0; border: 1px solid #b9c0c8;
     border-radius: .4rem; cursor: pointer; overflow-wrap: anywhere; }
   label:has(:checked) { border-color: #0b5cad; background: #eef5fc; }
@@ -74,6 +76,45 @@ function conditionWords({ field, unit, holds: { names, low, high } }) {
   const range = low === "-inf" ? `below ${high}` : high === "inf" ? `${low} or more` : `from ${low} to below ${high}`;
   const words = names ? names.map((name) => `${name} ${unit}`.trimEnd()).join(", ") : `${range} ${unit}`.trimEnd();
   return `${field}: ${words}`;
+}
+
+const MOST_CHOICES = 50;
+const MOST_ROWS = 200;
+
+/** The words of the cells of one field; null where there are too many to choose from, or too few words. */
+function choicesOf(axis) {
+  const { kind } = axis.symbols;
+  return kind === "hashes" || kind === "magnitudes" ? null : symbolNames({ axes: [axis], others: "" }, MOST_CHOICES);
+}
+
+/** What may be typed for a field without choices. */
+function hintOf({ unit, symbols: { kind, columns, bits } }) {
+  if (kind === "hashes") {
+    return `Your text is not sent, only its place in ${columns} ${columns === 1 ? "list" : "lists"} of ${2 ** bits} cells.`;
+  }
+  const rounded = kind === "magnitudes" ? ", 0 or more. It is rounded up or down at random" : "";
+  return `A number${unit ? ` in ${unit}` : ""}${rounded}.`;
+}
+
+/** The inputs of one field, and a function that gives the cell that a form's data has of it. */
+function inputsOf(axis, at) {
+  const { field, unit, symbols } = axis;
+  const name = `field-${at}`;
+  const legend = element("legend", {}, unit ? `${field} (${unit})` : field);
+  const choices = choicesOf(axis);
+  if (choices) {
+    const options = choices.map((textContent, value) => element("label", {},
+      element("input", { type: "radio", name, value: String(value), required: true }), textContent));
+    return { inputs: element("fieldset", {}, legend, ...options), cellIn: (data) => Number(data.get(name)) };
+  }
+  const text = symbols.kind === "hashes";
+  const input = element("input", { type: "text", name, required: !text, autocomplete: "off", inputMode: text ? "text" : "decimal" });
+  input.setAttribute("aria-label", legend.textContent);
+  const alone = { axes: [axis], where: [], others: "" };
+  return {
+    inputs: element("fieldset", {}, legend, input, element("small", {}, hintOf(axis))),
+    cellIn: (data) => symbolOfRecord(alone, { [field]: data.get(name) }),
+  };
 }
 
 class ShuffledpQuestion extends HTMLElement {
@@ -169,7 +210,7 @@ class ShuffledpQuestion extends HTMLElement {
   get options() {
     const { wording } = this.round?.certificate ?? {};
     if (!wording) return [...this.querySelectorAll("option")];
-    return (symbolNames(wording, 50) ?? []).map((textContent, value) => ({ value: String(value), textContent }));
+    return (symbolNames(wording, MOST_CHOICES) ?? []).map((textContent, value) => ({ value: String(value), textContent }));
   }
 
   /** Shows the signed words in place of the page's own. */
@@ -181,6 +222,22 @@ class ShuffledpQuestion extends HTMLElement {
       ? [element("p", {}, `Only people with ${wording.where.map(conditionWords).join("; ")}. Otherwise answer “${wording.others}”.`)] : [];
     this.question.replaceChildren(
       element("p", {}, wording.text), ...conditions, element("small", {}, `Question ${wording.id}: ${fields}`));
+  }
+
+  /** True if each field is asked by itself: it is counted by itself, has no list of words, or all together have too many. */
+  get asksFields() {
+    const { mechanism, certificate: { wording } } = this.round;
+    const wordless = wording?.axes.some(({ symbols: { kind } }) => kind === "hashes" || kind === "magnitudes");
+    const many = wording && !this.options.length && (wording.others || wording.axes.some(({ symbols }) => symbols.kind !== "scale"));
+    return Boolean(wording && (wordless || many || (mechanism.kind === "node-columns" && wording.axes.length > 1)));
+  }
+
+  /** The words of every number of a result. */
+  namesOf(certificate) {
+    const { wording, mechanism } = certificate;
+    if (!wording) return null;
+    if (mechanism.kind !== "node-columns") return symbolNames(wording, MOST_ROWS);
+    return wording.axes.flatMap((axis) => (symbolNames({ axes: [axis], others: "" }, MOST_ROWS) ?? []).map((name) => `${axis.field}: ${name}`));
   }
 
   labelOf(value) {
@@ -198,9 +255,7 @@ class ShuffledpQuestion extends HTMLElement {
     const { mechanism, certificate } = this.round;
     const { start, step, unit } = this.scale;
     const most = start + step * (mechanism.domain - 1);
-    if (certificate.wording && !this.options.length && (certificate.wording.others || certificate.wording.axes.some(({ symbols }) => symbols.kind !== "scale"))) {
-      return this.showText("This question has more possible answers than this page can show.");
-    }
+    if (this.asksFields) return this.showFields();
     const choices = this.options.map((option) => element("label", {},
       element("input", { type: "radio", name: "value", value: option.value, required: true }), option.textContent));
     const number = element("input", { type: "number", name: "value", min: start, max: most, step, required: true });
@@ -208,14 +263,41 @@ class ShuffledpQuestion extends HTMLElement {
     number.setAttribute("aria-label", `${kind} from ${start} to ${most} ${unit}`.trimEnd());
     const answers = element("fieldset", {}, ...(choices.length ? choices : [number]));
     answers.setAttribute("aria-label", "Your answer");
+    this.showForm([answers], (data) => {
+      const typed = Number(data.get("value"));
+      return choices.length ? typed : Math.round((typed - start) / step);
+    });
+  }
+
+  /** Asks each field of the signed words by itself. */
+  showFields() {
+    const { wording } = this.round.certificate;
+    const fields = wording.axes.map(inputsOf);
+    const shown = fields.map(({ inputs }) => inputs);
+    if (wording.others) {
+      const box = element("input", { type: "checkbox", name: "others" });
+      box.addEventListener("change", () => fields.forEach(({ inputs }) => (inputs.disabled = box.checked)));
+      shown.push(element("label", {}, box, wording.others));
+    }
+    this.showForm(shown, async (data) => {
+      if (data.get("others")) return this.round.mechanism.domain - 1;
+      const cells = await Promise.all(fields.map(({ cellIn }) => cellIn(data)));
+      return cells.reduce((symbol, cell, at) => {
+        const { names, edges, size } = wording.axes[at].symbols;
+        return symbol * (size ?? names?.length ?? edges.length - 1) + cell;
+      }, 0);
+    });
+  }
+
+  /** A form whose data `valueIn` makes a value, or a promise of it. */
+  showForm(inputs, valueIn) {
     const guarantee = element("div", { className: "guarantee" }, ...guaranteeOf(this.round).map((text) => element("p", {}, text)));
-    const form = element("form", {}, answers, guarantee, element("button", {}, "Prepare my answer"));
+    const form = element("form", {}, ...inputs, guarantee, element("button", {}, "Prepare my answer"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      const typed = Number(new FormData(form).get("value"));
-      const value = choices.length ? typed : Math.round((typed - start) / step);
-      this.run("Adding noise and sealing…", async () => {
-        await this.device.seal(this.round, value);
+      const data = new FormData(form);
+      this.run("Preparing and sealing…", async () => {
+        await this.device.seal(this.round, await valueIn(data));
         await this.showPreview();
       });
     });
@@ -224,7 +306,11 @@ class ShuffledpQuestion extends HTMLElement {
 
   async showPreview() {
     const { body, symbols } = await this.device.preview(this.round.roundId);
-    const drawn = this.round.mechanism.domain === this.round.mechanism.alphabet && symbols.length === 1
+    const { mechanism } = this.round;
+    const open = mechanism.dummies && mechanism.local(1) === Infinity;
+    const drawn = open
+      ? `The sealed answer is: ${symbols.join(" ")}. Each server adds noise to the result; that is what protects you.`
+      : mechanism.domain === mechanism.alphabet && symbols.length === 1 && this.options.length
       ? `After your device added noise, the sealed answer says: ${this.labelOf(symbols[0])}. It may differ from what you chose; that is what protects you.`
       : `After your device added noise, the sealed answer is: ${symbols.join(" ")}.`;
     const details = element("details", { open: true },
@@ -250,17 +336,24 @@ class ShuffledpQuestion extends HTMLElement {
     const row = (name, value, low, high) => element("tr", {}, element("td", {}, name), element("td", {}, String(Math.round(value * 10) / 10)),
       element("td", {}, `${Math.round(low)} to ${Math.round(high)}`));
     const head = element("tr", {}, ...["Answer", "Estimate", "95% interval"].map((text) => element("th", { scope: "col" }, text)));
-    const rows = estimate.values.map((value, at) =>
-      row(estimate.quantity === "sum" ? "Sum" : this.labelOf(at), value, estimate.lows[at], estimate.highs[at]));
+    const names = this.namesOf(certificate);
+    const nameOf = (at) => (estimate.quantity === "sum" ? "Sum" : names?.[at] ?? this.labelOf(at));
+    const hashed = certificate.wording?.axes.some(({ symbols }) => symbols.kind === "hashes");
+    const rows = estimate.values.slice(0, hashed ? 0 : MOST_ROWS).map((value, at) =>
+      row(nameOf(at), value, estimate.lows[at], estimate.highs[at]));
     if (estimate.quantity === "sum" && certificate.wording) {
       const { start, step, unit } = this.scale;
       const mean = (sum) => start + (step * sum) / Math.max(1, result.accepted);
       const [middle, low, high] = [estimate.values, estimate.lows, estimate.highs].map(([sum]) => mean(sum).toPrecision(4));
       rows.splice(0, 1, element("tr", {}, ...[`Mean ${unit}`.trimEnd(), middle, `${low} to ${high}`].map((text) => element("td", {}, text))));
     }
+    const left = estimate.values.length - rows.length;
+    const rest = hashed ? "The result counts places of texts, in which anyone who has a list of texts can look them up."
+      : `The result has ${left} more numbers.`;
     this.show(
       element("p", {}, `${result.accepted} ${result.accepted === 1 ? "person" : "people"} took part. Your ${found === 1 ? "message is" : `${found} messages are all`} among the published ones, unchanged.`),
-      element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)),
+      ...(rows.length ? [element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows))] : []),
+      ...(estimate.quantity === "sum" || !left ? [] : [element("p", {}, rest)]),
       element("p", {}, `The final certificate states ε = ${shown(certificate.epsilon.certified)} at δ = ${shown(certificate.delta)}.`),
     );
     this.dispatchEvent(new CustomEvent("result", { detail: { result, certificate, found } }));
