@@ -10,8 +10,9 @@ import os
 import shutil
 import signal
 import urllib.request
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -21,8 +22,18 @@ from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, exp
 from rounds_for_tests import ended, small_plan, submit_some
 
 from shuffledp_client.web import MODULE, integrity_of
+from shuffledp_core.documents.magnitudes import SymbolMagnitudes
 from shuffledp_core.documents.models import Result
+from shuffledp_core.documents.open_list import SymbolHashes
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.documents.wording import (
+    QuestionAxis,
+    QuestionWording,
+    SymbolMeaning,
+    SymbolNames,
+    SymbolRanges,
+    SymbolScale,
+)
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_core.vocabulary import Mix
@@ -122,18 +133,19 @@ async def opened(
     mechanism: str = "krr-histogram",
     reports: int = PAGES + DEVICES,
     mix: Mix = Mix.PLAIN,
+    **changes: object,
 ) -> str:
     async with control_of(system.deployment) as control:
-        plan = small_plan(
-            system,
-            mechanism=mechanism,
-            size=4,
-            suite=suite,
-            mix=mix,
-            min_reports=reports,
-            max_reports=reports,
-            open_seconds=3600.0,
-        )
+        fields = {
+            "mechanism": mechanism,
+            "size": 4,
+            "suite": suite,
+            "mix": mix,
+            "min_reports": reports,
+            "max_reports": reports,
+            "open_seconds": 3600.0,
+        }
+        plan = small_plan(system, **(fields | changes))
         return (await open_round(control, plan)).round_id
 
 
@@ -192,6 +204,131 @@ def test_pages_and_python_devices_answer_one_round_and_every_page_finds_its_mess
     assert complaints == []
     for context in contexts:
         context.close()
+
+
+def one_axis(name: str, unit: str, symbols: SymbolMeaning) -> QuestionWording:
+    axis = QuestionAxis(field=name, unit=unit, symbols=symbols)
+    return QuestionWording(id=name, text=f"What is your {name}?", axes=(axis,))
+
+
+SPENT = QuestionAxis(
+    field="spent", unit="EUR", symbols=SymbolMagnitudes(step="0.5", parts=2, size=9)
+)
+MEANS = QuestionAxis(field="means", unit="", symbols=SymbolNames(names=("bike", "train")))
+
+
+def choose_means(page: Page) -> None:
+    page.get_by_label("train").check()
+    page.get_by_label("spent (EUR)").fill("3.1")
+
+
+def choose_two(page: Page) -> None:
+    page.get_by_label("train").check()
+    page.get_by_label("15–60 min").check()
+
+
+def type_number(page: Page) -> None:
+    page.locator("input[name=value], input[name=field-0]").fill("37")
+
+
+def type_text(page: Page) -> None:
+    page.get_by_label("medicine").fill("Aspirin")
+
+
+def choose_badly(page: Page) -> None:
+    page.get_by_label("Badly", exact=True).check()
+
+
+@dataclass(frozen=True)
+class PlayedRound:
+    """A sort of round: what is planned beyond the usual, what a person does, and what is shown."""
+
+    plan: dict[str, object]
+    choose: Callable[[Page], None]
+    shown: str
+    messages: int = 1
+
+
+def worded(
+    mechanism: str, wording: QuestionWording, choose: Callable[[Page], None], shown: str, sent: int
+) -> PlayedRound:
+    size = wording.size - (mechanism == "local-laplace")
+    plan: dict[str, object] = {"mechanism": mechanism, "size": size, "wording": wording}
+    return PlayedRound(plan, choose, shown, sent)
+
+
+TRAVEL = QuestionWording(
+    id="travel",
+    text="How do you travel, and how long?",
+    axes=(
+        MEANS,
+        QuestionAxis(
+            field="time", unit="min", symbols=SymbolRanges(edges=("0", "15", "60", "inf"))
+        ),
+    ),
+)
+SPENDING = QuestionWording(id="spending", text="How much do you spend?", axes=(MEANS, SPENT))
+AGES = SymbolRanges(edges=tuple(map(str, range(0, 153, 2))))
+LIST = SymbolHashes(salt="5a" * 16, columns=2, bits=4)
+BLANKET = {"epsilon_local": 3.0, "epsilon": 2.5}
+SORTS = {
+    "local-laplace": worded(
+        "local-laplace",
+        one_axis("weight", "kg", SymbolScale(start="0", step="0.5", size=101)),
+        type_number,
+        "Mean kg",
+        1,
+    ),
+    "columns": worded("node-columns", TRAVEL, choose_two, "time: 15–60 min", 2),
+    "tree": worded("node-tree", one_axis("age", "years", AGES), type_number, "36–38 years", 2),
+    "magnitudes": worded("node-histogram", SPENDING, choose_means, "train, about 3 EUR", 1),
+    "open list": worded(
+        "node-columns", one_axis("medicine", "", LIST), type_text, "look them up", 2
+    ),
+    "blanket and nodes": PlayedRound(
+        {"mechanism": "node-histogram", **BLANKET}, choose_badly, "Badly"
+    ),
+    "verified, blanket and users": PlayedRound(
+        {"mechanism": "dummy-histogram", "mix": Mix.VERIFIED, **BLANKET}, choose_badly, "Badly", 0
+    ),
+}
+"""Rounds whose mechanism or words are in a part of the module."""
+
+
+def test_one_page_takes_part_in_a_round_of_every_sort(
+    browser: Browser, running: LocalSystem, pages_at: str, pool: ProcessPoolExecutor
+) -> None:
+    """With three Python devices in each, to the result; all of its messages are on the board."""
+    (code,) = add_codes(running.deployment, 1, dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
+    context = browser.new_context(viewport=PHONE)
+    complaints: list[str] = []
+    for sort, played in SORTS.items():
+        changes = {"delta": 1e-5, "suite": "hpke", "reports": 4, **played.plan}
+        round_id = aside(opened(running, **changes))  # type: ignore[arg-type]
+        page = visit(context, pages_at, complaints)
+        asked = page.get_by_role("button", name="Prepare my answer")
+        if sort == next(iter(SORTS)):
+            page.get_by_label("Your code").fill(code)
+            page.get_by_role("button", name="Use this code").click()
+        expect(asked).to_be_visible(timeout=MINUTE)
+        played.choose(page)
+        asked.click()
+        page.get_by_role("button", name="Send").click()
+        expect(page.get_by_text("Your answer has arrived")).to_be_visible(timeout=4 * MINUTE)
+        aside(submit_some(running, pool, round_id, 3))
+        signed: Signed = aside(ended(running, round_id))
+        result = verify_from(running.deployment.roster.analyst, signed, Result)
+        assert (result.accepted, result.dropped) == (4, 0)
+        page.get_by_role("button", name="Look for the result").click()
+        sent = "Your message is" if played.messages == 1 else f"Your {played.messages or ''}"
+        expect(page.get_by_text(f"4 people took part. {sent}")).to_be_visible(timeout=MINUTE)
+        named = page.get_by_role("cell", name=played.shown, exact=True)
+        told = page.get_by_role("paragraph").filter(has_text=played.shown)
+        expect(named.or_(told)).to_be_visible()
+        assert Axe().run(page).violations_count == 0
+        page.close()
+    assert complaints == []
+    context.close()
 
 
 @pytest.mark.timeout(1800)
