@@ -25,7 +25,7 @@ from shuffledp_privacy.tabulated import TABLES
 def spent_of_budget(
     costs: Costs, epsilon: float, delta: float, adjacency: Adjacency, composition: CompositionRule
 ) -> Bounds:
-    """ε that the rounds use up, under the budget's composition.
+    """ε that the rounds use up, under the composition rule of the budget.
 
     More than `epsilon` if they do not fit.
 

@@ -1,4 +1,4 @@
-"""The privacy analysis of a mechanism: one class with named methods, found by the spec's class.
+"""The privacy analysis of a mechanism: a class of named methods, registered for the spec's class.
 
 `analysis_of` looks the class up. When it meets a spec for the first time that no class is
 registered for, it imports every analysis that is installed: the modules of `mechanisms` and of
@@ -35,7 +35,7 @@ AnalysisClass = TypeVar("AnalysisClass", bound="type[Analysis]")
 
 
 class Analysis:
-    """The answers of the accountant about one spec, whose class the analysis is registered for.
+    """Privacy analysis of one spec; subclasses are registered for classes of specs.
 
     An analysis of a mechanism defines the first five methods; the others have defaults that are
     right for every mechanism, if slower or less precise. Epsilon is in nats; under metric adjacency
@@ -80,7 +80,7 @@ class Analysis:
         raise self._missing("curve")
 
     def certified_epsilon(self, setting: Setting, delta: float) -> float:
-        """The certified ε of `epsilon`, where that is quicker without the attained one."""
+        """The certified ε of `epsilon`, which may be quicker without the attained one."""
         return self.epsilon(setting, delta).certified
 
     @property
@@ -90,11 +90,11 @@ class Analysis:
 
     @property
     def grows_with_distance(self) -> bool:
-        """True if the curve at distance d + 1 is proved to be nowhere below the one at d (C7)."""
+        """True if δ at distance d + 1 is proved to be nowhere below δ at d (C7)."""
         return False
 
     def excess(self, target: Target) -> float | None:  # noqa: ARG002
-        """Estimate of how far the spec is above the target, quicker than its certificate.
+        """Quick estimate of how far the spec exceeds the target; None without such an estimate.
 
         It falls with more noise and is at most 0 where the target is met. None: use the
         certificate. No guarantee depends on it.
@@ -102,7 +102,7 @@ class Analysis:
         return None
 
     def farthest(self, setting: Setting) -> Farthest | None:  # noqa: ARG002
-        """The round at its largest distance, if composition is proved worst there; else None."""
+        """The round at its largest distance, if that is proved the worst to compose; else None."""
         return None
 
     def error_law(self, users: int, total: int) -> ErrorLaw | None:  # noqa: ARG002
@@ -133,7 +133,7 @@ class Analysis:
 
 
 class _Registry:
-    """Analysis classes by the classes of their specs; imports all of them once, when needed."""
+    """Analysis classes by their specs' classes; imports all of them at first use."""
 
     def __init__(self) -> None:
         self._classes: dict[type, type[Analysis]] = {}

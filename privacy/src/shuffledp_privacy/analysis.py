@@ -1,4 +1,4 @@
-"""The numerics' interface for the ledger and the accountant's service.
+"""The numerics' interface to the ledger and the accountant's service.
 
 A `Cost` describes what one round costs its users: exact mechanism, setting, and the δ at which ε is
 stated. The ledger composes costs under its own adjacency, by analysing the same mechanisms again:
@@ -43,7 +43,7 @@ together.
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The parameters of one round that its cost depends on.
+    """The parameters of one round that determine its privacy cost.
 
     `mechanism`, `setting` and `delta` (0 <= δ < 1).
     """
@@ -59,7 +59,7 @@ Costs: TypeAlias = Iterable[Cost] | Mapping[Cost, int]
 
 @dataclass(frozen=True, slots=True)
 class CostAnalysis:
-    """Bounds on one cost, with and without a shuffle, and the error of the answer.
+    """Bounds on one cost, with and without a shuffle, and the standard error of the answer.
 
     Attributes:
         cost: the mechanism, who takes part, and δ.
@@ -88,7 +88,7 @@ class CostAnalysis:
 
     @property
     def estimates(self) -> str:
-        """What the error refers to, "sum" or "count of one symbol"."""
+        """Quantity that the standard error is about: "sum" or "count of one symbol"."""
         return "count of one symbol" if self.mechanism.answers is Answers.HISTOGRAM else "sum"
 
     @property
@@ -108,22 +108,22 @@ class CostAnalysis:
 
     @property
     def corrupted_epsilon(self) -> float:
-        """ε_L in nats."""
+        """ε_L in nats, which holds if every node is corrupt."""
         return self.corrupted.epsilon
 
     @property
     def corrupted_delta(self) -> float:
-        """The δ of ε_L."""
+        """The δ at which `corrupted_epsilon` holds."""
         return self.corrupted.delta
 
 
 def largest_distance(mechanism: Mechanism) -> int:
-    """The largest |x - x'| in the mechanism's domain."""
+    """The largest |x - x'| of two values in the mechanism's domain."""
     return mechanism.domain - 1
 
 
 def calibrated(plan: RoundPlan) -> Mechanism:
-    """The mechanism of least error that meets the plan with its smallest number of reports.
+    """The mechanism with least error that meets the plan at its minimum number of reports.
 
     Raises:
         UsageError: a parameter is outside its range.
@@ -147,7 +147,7 @@ def calibrated(plan: RoundPlan) -> Mechanism:
 
 
 def _columns(plan: RoundPlan) -> tuple[int, ...] | None:
-    """Symbols of each axis of a question in words, for a mechanism that counts each by itself."""
+    """Number of symbols on each axis of a wording, for a mechanism that counts axes separately."""
     if plan.wording is UNSET or not MECHANISMS[plan.mechanism].counts_columns:
         return None
     return plan.wording.columns
@@ -190,7 +190,7 @@ def analysis_with(bounds: Bounds, cost: Cost, nodes: int) -> CostAnalysis:
 
 
 def compose_costs(costs: Costs, adjacency: Adjacency, delta: float) -> Bounds:
-    """The least certified ε of all rounds under `adjacency` at `delta`, if fixed in advance.
+    """The least certified ε of all rounds at `delta`, if their parameters are fixed in advance.
 
     ε of one adjacency is never added to ε of another. Each mechanism is analysed afresh under
     `adjacency` and over its whole domain, whatever its own certificate was stated for: an ε of 0.1
@@ -212,7 +212,7 @@ def compose_costs(costs: Costs, adjacency: Adjacency, delta: float) -> Bounds:
 
 
 def rebase(costs: Costs, adjacency: Adjacency) -> tuple[tuple[Cost, int], ...]:
-    """Distinct costs and multiplicities, under `adjacency`, over the whole domain, sorted."""
+    """Distinct costs with their multiplicities, sorted, restated for the whole domain."""
     times: Counter[Cost] = Counter()
     for cost, count in Counter(costs).items():
         setting = Setting(cost.setting.users, cost.setting.honest, adjacency)
@@ -234,7 +234,7 @@ def _compose_costs(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
 
 
 def charged_once(times: tuple[tuple[Cost, int], ...]) -> tuple[tuple[Cost, int], ...]:
-    """Keep one of the rounds that share a memoised response: its curve is that of all (K14)."""
+    """Keep one of all rounds with the same memoised response: its curve covers all (K14)."""
     first: dict[object, tuple[Cost, int]] = {}
     for cost, count in times:
         name = cost.mechanism.response_name
@@ -265,7 +265,7 @@ def _convolve_costs(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds
 
 
 def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Round]:
-    """The rounds to convolve, one for each kind; if there are too many, neighbours in ε together.
+    """The rounds to convolve, one per kind; if there are too many, those of similar ε are joined.
 
     Sound: a group is counted at the largest of its members' curves, at every ε.
     """

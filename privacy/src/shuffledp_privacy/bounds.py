@@ -24,7 +24,7 @@ SMALLEST_DELTA: Final = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The users of a round, and the neighbouring datasets that the guarantee is about.
+    """The users of a round, and which datasets count as neighbours.
 
     Attributes:
         users: n, reports that arrive, 1 <= n <= 1e9.
@@ -90,7 +90,7 @@ class Bounds:
     formula: str = ""
 
     def lines(self) -> tuple[str, ...]:
-        """The basis and the line about the published number, as documents carry them."""
+        """The lines of a document's basis, with the line about the published number."""
         return (*self.basis, *published_lines(self.formula))
 
 
@@ -104,7 +104,7 @@ class CorruptedBounds:
 
 
 def published_lines(formula: str) -> tuple[str, ...]:
-    """The line of a document's basis about the published number; none without a formula."""
+    """The line of a document's basis about a published number; none without a formula."""
     return (f"published: {formula}",) if formula else ()
 
 
@@ -120,7 +120,7 @@ def check_delta(delta: float, *, pure: bool = False) -> None:
 
 
 def domain_of(spec: object) -> int | None:
-    """Number of values that a person can have; None where the spec does not restrict them."""
+    """Number of possible values of a person; None if the spec does not restrict them."""
     domain = getattr(spec, "domain", None)
     return None if domain is None else int(domain)
 
@@ -141,7 +141,7 @@ def certified_epsilon(spec: object, setting: Setting, delta: float) -> float:
 
 
 def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedBounds:
-    """(ε_L, δ) when every node is corrupt.
+    """(ε_L, δ) that hold if every node is corrupt.
 
     Never below the truth. ε_L counts as `setting.adjacency` says.
     """
@@ -162,7 +162,7 @@ def standard_error(spec: object, users: int, nodes: int = 1) -> float:
 
 
 def node_noise_of(spec: object) -> float:
-    """Standard deviation of one node's dummies in the estimate; 0 where nodes add none."""
+    """Standard deviation of one node's dummies in the estimate; 0 if nodes add none."""
     return float(getattr(spec, "node_noise", 0.0))
 
 

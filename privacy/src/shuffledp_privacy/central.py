@@ -1,4 +1,4 @@
-"""Central baselines: what a trusted curator would publish, to compare the shuffled sums with.
+"""Central baselines: noise that a trusted curator would add, for comparison with shuffled sums.
 
 The geometric mechanism (Ghosh, Roughgarden, Sundararajan 2009) in closed form and the Gaussian
 mechanism after Balle and Wang 2018, Theorem 8. docs/accounting.md, Proposition S16. Both are exact

@@ -1,4 +1,4 @@
-"""The check of a certificate against its own parameters: every number in it is computed again.
+"""Checks a certificate against its own parameters by computing every number again.
 
 Pure: the caller checks the signature and supplies the time. docs/accounting.md says what each
 `basis` rests on.

@@ -51,12 +51,12 @@ lies far above it.
 
 
 def left_to_mixing(delta: float, rounds: int) -> float:
-    """Part of δ for the imperfect mixing of split values, in one round of several."""
+    """Part of δ for the imperfect mixing of split values, in each of `rounds` rounds."""
     return MIXING * delta / rounds
 
 
 def among_rounds(delta: float, rounds: int) -> float:
-    """One of equal parts of δ, rounded down so that they never exceed δ together (C6).
+    """One of `rounds` equal parts of δ, rounded down so that their sum stays below δ (C6).
 
     For one part it is δ itself.
     """
@@ -64,7 +64,7 @@ def among_rounds(delta: float, rounds: int) -> float:
 
 
 def left_of(delta: float, taken: float) -> float:
-    """Remainder of δ, rounded down; 0 or less where nothing is left."""
+    """Remainder of δ, rounded down; 0 or less if nothing is left."""
     return down(delta - taken)
 
 
@@ -81,7 +81,7 @@ def between_clamping_and_noise(delta: float) -> PaddedParts:
 
 
 class FilterParts(NamedTuple):
-    """Parts of δ for filters side by side: the Gaussian one's with its `leak`, the pure one's."""
+    """Parts of δ for filters used together: the Gaussian one's with its `leak`, the pure one's."""
 
     gaussian: float
     leak: float
@@ -95,7 +95,7 @@ def among_filters(delta: float) -> FilterParts:
 
 
 def ends_of_noise(delta: float, rounds: int) -> float:
-    """Part of δ for the ends of bounded noise in one of several rounds; all of δ for one round."""
+    """Part of δ for the ends of bounded noise in each of several rounds; all of δ for one."""
     return delta if rounds == 1 else down(ENDS * delta / rounds)
 
 
@@ -105,12 +105,12 @@ def beyond_grid(delta: float, rounds: int) -> float:
 
 
 def clamping_nearby(delta: float) -> float:
-    """Cost that clamping may have at small distances, of an undivided δ (proposition S6b)."""
+    """Part of an undivided δ that clamping may cost at small distances (proposition S6b)."""
     return CLAMPING_NEARBY * delta
 
 
 def own_tail(delta: float, rounds: int) -> float:
-    """The δ to which one round's tail is examined when its padding is chosen.
+    """The δ at which the tail of one round is examined when its padding is chosen.
 
     It is for one round of several.
     """

@@ -1,4 +1,4 @@
-"""A mechanism with a privacy curve tabulated once, for the ledger's many compositions.
+"""Mechanisms with curves tabulated once, for the many compositions of the ledger.
 
 Every reservation adds up all rounds so far, and a curve costs up to seconds. δ is a convex function
 of e^ε, so the chord between two upper bounds of it is an upper bound; and it falls, so its last
@@ -69,7 +69,7 @@ MOST_KEPT: Final = 8192
 
 @cache
 def fingerprint() -> str:
-    """Hex digest of the code that computes tables; tables of other versions are computed again."""
+    """Hex digest of the code that computes tables; tables of other versions are recomputed."""
     # Each version of numpy rounds in its own way: a table of another version is not taken over.
     digest = hashlib.sha256(version("numpy").encode())
     for point in (*entry_points(group=MECHANISMS_GROUP), *entry_points(group=ANALYSES_GROUP)):
@@ -94,7 +94,7 @@ def _sources(folder: Traversable) -> list[Traversable]:
 
 
 class Tables:
-    """Tables by mechanism, users and distance, each computed once.
+    """Tables of δ by mechanism, users and distance, each computed once.
 
     Several threads may at worst compute one twice.
     """
@@ -103,7 +103,7 @@ class Tables:
         self._curves: dict[str, DeltaCurve] = {}
 
     def of(self, mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCurve:
-        """The table of a change by `distance`, whatever the setting's adjacency."""
+        """The table for a change by `distance`, whatever the setting's adjacency."""
         distance = (
             distance if mechanism.metric else 1
         )  # K7: all changes of a symbol are the same change
@@ -134,7 +134,7 @@ class Tables:
         }
 
     def forget(self) -> None:
-        """Forget all tables, as after a restart."""
+        """Discard all tables, as after a restart."""
         self._curves.clear()
         bounds_of.cache_clear()
         certified_epsilon_of.cache_clear()
@@ -160,13 +160,13 @@ def _unpack(data: bytes) -> DeltaCurve | None:
 
 @lru_cache(maxsize=1024)
 def bounds_of(mechanism: Mechanism, setting: Setting, delta: float) -> Bounds:
-    """`epsilon_bounds`, computed once."""
+    """Cached `epsilon_bounds`."""
     return epsilon_bounds(mechanism, setting, delta)
 
 
 @lru_cache(maxsize=1024)
 def certified_epsilon_of(mechanism: Mechanism, setting: Setting, delta: float) -> float:
-    """`certified_epsilon`, computed once."""
+    """Cached `certified_epsilon`."""
     return certified_epsilon(mechanism, setting, delta)
 
 
@@ -191,7 +191,7 @@ def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCur
 
 @dataclass(frozen=True, slots=True)
 class Tabulated(Analysis):
-    """A spec with its mechanism's analysis, except that the curve is read from a table."""
+    """A mechanism's spec and analysis, with its curve read from a table."""
 
     mechanism: Mechanism
 
@@ -202,7 +202,7 @@ class Tabulated(Analysis):
 
     @property
     def response_name(self) -> str | None:
-        """The name of the response that its rounds share, if they do."""
+        """Name of the memoised response that rounds share; None without one."""
         return self.mechanism.response_name
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
@@ -238,19 +238,19 @@ class Tabulated(Analysis):
 
     @property
     def grows_with_distance(self) -> bool:
-        """True if it is for every mechanism."""
+        """True if it is true of every mechanism."""
         return grows_with_distance(self.mechanism)
 
 
 @dataclass(frozen=True, slots=True)
 class Highest(Analysis):
-    """A spec for any of several rounds of similar cost: the largest curve at each ε (C7)."""
+    """A spec that represents any of several rounds of similar cost, by the largest curve (C7)."""
 
     members: tuple[tuple[Mechanism, Setting], ...]
 
     @property
     def domain(self) -> int:
-        """Number of admissible inputs of the largest."""
+        """Number of admissible inputs of the largest domain."""
         return max(mechanism.domain for mechanism, _ in self.members)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:  # noqa: ARG002
@@ -290,7 +290,7 @@ class Highest(Analysis):
 
     @property
     def grows_with_distance(self) -> bool:
-        """True if it is for every mechanism."""
+        """True if it is true of every mechanism."""
         return all(grows_with_distance(mechanism) for mechanism, _ in self.members)
 
 

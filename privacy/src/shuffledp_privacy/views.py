@@ -1,4 +1,4 @@
-"""The same guarantee as Rényi divergence, trade-off function, Gaussian or group privacy.
+"""A guarantee as Rényi divergence, trade-off function, Gaussian or group privacy.
 
 All of it is read from one table of upper bounds of δ(ε), which hold for every dataset and for both
 orders of the two neighbours (`filters.DeltaCurve`): docs/accounting.md, propositions C18 to C20.
@@ -154,7 +154,7 @@ def _falling(table: DeltaCurve, power: float) -> float:
 
 
 def trade_off_bound(table: DeltaCurve, false_positives: Floats) -> Floats:
-    """Least false negative rate for each false positive rate; never ABOVE the truth.
+    """Lower bound of the false negative rate for each false positive rate; never ABOVE the truth.
 
     Shape: as `false_positives`, in [0, 1]. Every test of which of two neighbouring datasets was
     used errs at least that often. Source: proposition C19 (Dong, Roth and Su 2022, Proposition 6).
@@ -209,7 +209,7 @@ def gaussian_shift_attained(epsilon: float, attained: float, leak: float) -> flo
 
 
 def group_table(table: DeltaCurve, reports: int) -> DeltaCurve:
-    """Upper bounds of δ(ε) for `reports` reports that change together in one round.
+    """Upper bounds of δ(ε) if `reports` reports of one round change together.
 
     Source: proposition C20.
 
@@ -234,7 +234,7 @@ def group_table(table: DeltaCurve, reports: int) -> DeltaCurve:
 
 
 def _join(parts: Floats, costs: Floats, rest: DeltaCurve, epsilons: Floats) -> Floats:
-    """δ at each ε with one report more: the best split of ε between it and the rest."""
+    """δ at each ε with one more report: the best split of ε between it and the rest."""
     left = (epsilons[:, None] - parts) - 32 * UNIT * (epsilons[:, None] + np.abs(parts))
     sizes = np.abs(left)
     # Read a little to the left, where the curve is no lower.
@@ -246,7 +246,7 @@ def _join(parts: Floats, costs: Floats, rest: DeltaCurve, epsilons: Floats) -> F
 
 
 def epsilon_at(table: DeltaCurve, delta: float) -> float:
-    """ε at δ read from the table's chords.
+    """ε at δ, from the table's chords.
 
     Nats, rounded up, `math.inf` where it does not fall so far.
     """

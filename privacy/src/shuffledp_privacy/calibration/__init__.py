@@ -1,1 +1,1 @@
-"""From a target to parameters (C11), and which mechanism to choose."""
+"""Calibration of parameters for a target (C11), and choice of a mechanism."""

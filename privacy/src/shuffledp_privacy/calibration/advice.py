@@ -1,4 +1,4 @@
-"""Compares the mechanisms that can meet a target, in one row each."""
+"""Compares the mechanisms that can meet a target, with one row for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shuffledp_privacy.rounds.composition import Round, compose_bounds
 
 
 def describe(spec: Mechanism, target: Target, nodes: int) -> CostAnalysis:
-    """The row of a given spec under the target's setting, whether or not it meets the target.
+    """The row of a given spec in the target's setting, whether or not it meets the target.
 
     Args:
         spec: the mechanism.
@@ -47,7 +47,7 @@ def advise(
     max_error: float | None = None,
     max_messages: int | None = None,
 ) -> list[CostAnalysis]:
-    """Every mechanism that meets target and limits: fewest messages first, then least error.
+    """Every mechanism within target and limits: fewest messages first, then least error.
 
     Args:
         target: what to guarantee; without `max_value` only histograms are considered.

@@ -1,4 +1,4 @@
-"""Errors for the same target without a shuffler and with a trusted party, to compare with.
+"""Errors at the same target without a shuffler, and with a trusted curator, for comparison.
 
 Each is the least error of some well-known mechanisms that meet (ε, δ) over all rounds; others may
 do better. docs/accounting.md, propositions C8, K7, K13, S1 and S16.
@@ -23,7 +23,7 @@ _MOST_VALUES = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Errors of one round: of a sum, or of the worst count of a histogram.
+    """Errors of one round without a shuffler: of a sum, or of a histogram's worst count.
 
     Errors are in the units of the values, or in users.
 
@@ -43,7 +43,7 @@ class Baseline:
 
 
 def baseline(target: Target, answers: Answers) -> Baseline:
-    """The errors with which a shuffled answer is to be compared.
+    """The errors with which to compare a shuffled answer.
 
     Pure mechanisms compose by adding up, Gaussian noise exactly.
 
@@ -78,7 +78,7 @@ def _sums(target: Target) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _histograms(target: Target) -> tuple[dict[str, float], dict[str, float]]:
-    """Errors of histograms: a change moves one user, so two counts change by one each."""
+    """Errors of histograms: a change moves one user, so that two counts change by one."""
     epsilon = target.epsilon / target.rounds
     spread = math.sqrt(2 * target.rounds)
     central = {

@@ -1,4 +1,4 @@
-"""From a target (ε, δ) to a mechanism with exactly samplable parameters and the least error.
+"""Calibration: from a target (ε, δ) to the exactly samplable mechanism with the least error.
 
 The search only proposes: whatever `calibrate` returns was certified with the rounded parameters, so
 its soundness depends only on the analyses (docs/accounting.md, proposition C11).
@@ -43,7 +43,7 @@ __all__ = ["Target", "calibrate", "certified_epsilon_of"]
 
 
 class _Search:
-    """Search for the least noise along t = ln of its amount, on rounded parameters only."""
+    """Search for the least noise along t = ln of its amount, over rounded parameters only."""
 
     def __init__(self, family: Family, target: Target) -> None:
         self._family, self._target = family, target
@@ -62,7 +62,7 @@ class _Search:
         return self._excesses[spec]
 
     def _bracket(self) -> tuple[float, float, float, float]:
-        """A failing and a passing pair (t, excess), by growing geometrically from the guess."""
+        """A failing and a passing pair (t, excess), by steps that grow geometrically."""
         t = min(self._sign * math.log(self._family.guess), self._last)
         value, step = self._excess(t), 0.1
         failing = value > 0
@@ -78,7 +78,7 @@ class _Search:
         return t - step, math.inf, t, value
 
     def _refuse_unless_certified(self) -> None:
-        """Refuse the target unless the certificate of the safest parameter meets it after all."""
+        """Refuse the target unless the safest parameter is certified for it after all."""
         spec = self._family.build(self._parameter(self._last))
         if certified_epsilon_of(spec, self._target) > self._target.epsilon:
             raise self._family.refusal(self._target)
@@ -119,7 +119,7 @@ class _Search:
 
 
 def _trim_padding(family: Family, parameter: Fraction, target: Target) -> Mechanism:
-    """Reduce the padding as far as slightly more noise allows."""
+    """Reduce the padding as far as a slight increase of the noise allows."""
     if isinstance(spec := family.build(parameter), PaddedSpec) and family.spare > 0:
         spec = _with_padding(
             family.build(family.round_parameter(float(parameter) * (1 - family.spare))),
@@ -243,12 +243,12 @@ def _propose(family: Family, target: Target) -> tuple[Fraction, Mechanism]:
 
 
 def _is_estimate(spec: Mechanism, certified: float, target: Target) -> bool:
-    """True if the search only estimated the ε of this spec, and the certificate corrects it."""
+    """True if the search only estimates this spec's ε, so that the certificate may correct it."""
     return target.rounds > 1 and not isinstance(spec, PaddedSpec) and 0 < certified < math.inf
 
 
 def _steps_to_noisier(spec: Mechanism, certified: float, target: Target, attempt: int) -> int:
-    """Number of steps to a noisier parameter after a certificate above the target.
+    """Number of steps to a noisier parameter if the certified ε exceeds the target.
 
     They double from attempt to attempt, so that the safest parameter comes last.
     """

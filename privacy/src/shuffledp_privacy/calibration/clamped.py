@@ -1,4 +1,4 @@
-"""The padding of geo-shuffle: the fewest messages that cost hardly any noise and bias.
+"""The padding of geo-shuffle: the fewest messages that add hardly any noise and bias.
 
 These closed forms only propose a padding.
 
@@ -40,7 +40,7 @@ def refuse_too_wide(rate: float, largest: int) -> None:
 
 
 def biased_at_most(rate: float, users: int, largest: int) -> int:
-    """Least padding whose bias for all users is at most `BIAS` of their noise, ε_geo = `rate`."""
+    """Least padding at which all users' bias is at most `BIAS` of their noise at ε_geo `rate`."""
     allowed = BIAS * math.sqrt(2.0 / users) * math.exp(-rate / 2) / -math.expm1(-rate)
     # φ^(c+1) (1 - φ^k)/(1 - φ²) <= allowed (S17).
     scale = math.expm1(-rate * largest) / math.expm1(-2 * rate) / allowed
@@ -64,7 +64,7 @@ def wasting_little(epsilon: Fraction, tilt: float, largest: int) -> int:
 
 
 def _least(enough: Callable[[int], bool], largest: int) -> int:
-    """Smallest padding that is enough, by doubling and bisection.
+    """Smallest sufficient padding, by doubling and bisection.
 
     Raises:
         CannotCertify: it does not fit in a message vector for values up to `largest`.

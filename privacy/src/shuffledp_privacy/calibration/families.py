@@ -1,4 +1,4 @@
-"""Each kind of mechanism as a function of its noise parameter: range, rounding, safe end."""
+"""Families of mechanisms along a noise parameter: range, rounding, safest parameter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ go on to 0.
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One kind of mechanism along its noise parameter.
+    """A kind of mechanism as a function of its noise parameter.
 
     Attributes:
         build: the spec for a parameter.
@@ -78,12 +78,12 @@ class Family:
 
 
 def deviations(target: Target) -> float:
-    """Standard deviations of the loss that ε covers at δ, as a first guess: sqrt(2 ln(1/δ)) - 1."""
+    """First guess of ε in standard deviations of the loss at δ: sqrt(2 ln(1/δ)) - 1."""
     return max(0.5, math.sqrt(2 * math.log(1 / target.delta)) - 1) * math.sqrt(target.rounds)
 
 
 def pure_rate(target: Target) -> float:
-    """Parameter whose discrete Laplace noise meets the target, with δ = 0 but for clamping."""
+    """Rate of discrete Laplace noise that meets the target, with δ only for clamping."""
     units = target.reach if target.adjacency is Adjacency.STANDARD else 1
     return target.epsilon / units / target.rounds * AIM * (1 - 2.0**-20)
 

@@ -1,4 +1,4 @@
-"""The default padding: the least with which clamping costs hardly anything. Pure.
+"""The default padding: the least at which clamping adds hardly any error. Pure.
 
 For geo-shuffle it is the least padding whose certificate is close to that of unclamped noise
 (docs/accounting.md, Proposition S6b), and whose bias is small. For sgdl-shuffle a share of δ pays
@@ -31,7 +31,7 @@ costs nothing.
 
 
 def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float) -> int:
-    """c for geo-shuffle, in bits on each side: ε and error grow by 1% at most.
+    """Padding c of geo-shuffle, bits on each side, that raises ε and error by at most 1%.
 
     `delta` is one round's.
 
@@ -60,7 +60,7 @@ def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: 
 def unnoticed_geo_padding(
     epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float
 ) -> int:
-    """c for geo-shuffle with which clamping is very unlikely.
+    """Padding c of geo-shuffle at which clamping is very unlikely.
 
     Arguments and errors as `geo_padding`.
     """
@@ -73,7 +73,7 @@ def unnoticed_geo_padding(
 def sgdl_padding(
     noise_epsilon: Fraction, shares: int, max_value: int, setting: Setting, delta: float
 ) -> int:
-    """c for sgdl-shuffle; arguments and errors as `geo_padding`."""
+    """Padding c of sgdl-shuffle; arguments and errors as `geo_padding`."""
     _check(noise_epsilon, delta)
     if shares < 1:
         raise UsageError(f"shares must be at least 1, not {shares}")
@@ -83,7 +83,7 @@ def sgdl_padding(
 
 
 def geo_padding_note(padding: int) -> str:
-    """The chosen padding, in words."""
+    """Describe the chosen padding."""
     return (
         f"padding = {padding} was chosen: the least that costs at most {WASTED:.0%} of epsilon, "
         "with little bias"
@@ -91,7 +91,7 @@ def geo_padding_note(padding: int) -> str:
 
 
 def padding_note(padding: int) -> str:
-    """The chosen padding of shared noise, in words."""
+    """Describe the chosen padding of shared noise."""
     return (
         f"padding = {padding} was chosen: the least that leaves clamping {CLAMPING:.0%} of delta, "
         "so that the guarantee is that of unclamped noise at the rest"
@@ -111,7 +111,7 @@ def _check(epsilon: Fraction, delta: float) -> None:
 def _total(
     epsilon: Fraction, shape: Fraction, max_value: int, setting: Setting, delta: float
 ) -> float:
-    """Total ε of the largest change with unclamped noise at what clamping leaves of δ."""
+    """Total ε of the largest change, with unclamped noise at the δ that clamping leaves."""
     reach = min(setting.max_distance or max_value, max_value)
     rest = between_clamping_and_noise(delta).noise
     total = float(sum_noise(shape, epsilon).least(np.array([reach]), rest, 0.0)[0][0])

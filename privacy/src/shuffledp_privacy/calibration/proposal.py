@@ -1,4 +1,4 @@
-"""Fast, unproved estimates of the protection by noise, only for the search's proposals.
+"""Fast, unproved estimates of the protection by noise, used only to propose parameters.
 
 Nothing here is a guarantee. The law of the summed noise comes from one inverse Fourier transform of
 its characteristic function [(1-φ)² / (1 - 2φ cos θ + φ²)]^r and, far out, from its saddle points.
@@ -39,7 +39,7 @@ class NoiseShares:
 
 
 def noise_of(spec: PaddedSpec, honest: int) -> NoiseShares:
-    """The noise of a spec; all are shares of one family."""
+    """The noise of a spec in terms of shares; every kind of noise is in this family."""
     return NoiseShares(float(spec.noise_rate), 1 / spec.noise_shares, honest)
 
 
@@ -103,7 +103,7 @@ def total_needed(noise: NoiseShares, distance: int, delta: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class NoiseLaw:
-    """Logarithms of the summed noise's probabilities on -half..half."""
+    """Logarithms of the summed noise's probabilities at -half..half."""
 
     log_masses: Floats
 
@@ -126,7 +126,7 @@ class NoiseLaw:
 
 
 def next_fast_length(length: int) -> int:
-    """Least 2^a 3^b 5^c from `length` on: transforms of such lengths are fast."""
+    """Least number 2^a 3^b 5^c from `length` on, a length of fast Fourier transforms."""
     best = 1 << (length - 1).bit_length()
     five = 1
     while five < best:
@@ -139,7 +139,7 @@ def next_fast_length(length: int) -> int:
 
 
 def noise_law(noise: NoiseShares, distance: int) -> NoiseLaw | None:
-    """The law on a window wide enough for this distance.
+    """The law on a window wide enough for changes by `distance`.
 
     None below one share, or where it takes too long.
     """

@@ -129,12 +129,12 @@ class Target:
 
     @property
     def bins(self) -> int:
-        """Symbols of the histogram."""
+        """Number of symbols of the histogram."""
         return self.symbols if self.symbols is not None else self.largest + 1
 
     @property
     def largest(self) -> int:
-        """k of the sum; raises UsageError for a target without `max_value`."""
+        """Largest value k of the sum; raises UsageError for a target without `max_value`."""
         if self.max_value is None:
             raise UsageError("this mechanism sums values, so the target needs max-value")
         return self.max_value
@@ -146,7 +146,7 @@ class Target:
 
 
 def certified_epsilon_of(spec: Mechanism, target: Target, steps: int = STEPS) -> float:
-    """Certified ε of the target's rounds with this spec, nats; `math.inf` where there is none.
+    """Certified ε in nats of the target's rounds with this spec; `math.inf` without one.
 
     `steps` is the resolution of composition, for more than one round.
     """
@@ -159,7 +159,7 @@ def certified_epsilon_of(spec: Mechanism, target: Target, steps: int = STEPS) ->
 
 
 def excess(spec: Mechanism, target: Target) -> float:
-    """A number that falls with more noise and is at most 0 where the target is met.
+    """Excess of a spec over the target: falls with more noise, and is at most 0 if it meets it.
 
     It is no guarantee: it uses the analysis's quick estimate if there is one.
     """
@@ -168,7 +168,7 @@ def excess(spec: Mechanism, target: Target) -> float:
 
 
 def _excess_of_certificate(spec: Mechanism, target: Target) -> float:
-    """ln of certified over wanted: δ for one round, ε for several."""
+    """ln of certified over target: of δ for one round, of ε for several."""
     try:
         if target.rounds > 1:
             certified = certified_epsilon_of(spec, target, SEARCH_STEPS)
@@ -184,7 +184,7 @@ def _excess_of_certificate(spec: Mechanism, target: Target) -> float:
 
 
 def excess_of_delta(delta: float, target: Target) -> float:
-    """ln of a round's δ over the target one, at least `LOWEST`."""
+    """ln of a round's δ over the target's, at least `LOWEST`."""
     return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
 
 
@@ -194,7 +194,7 @@ def excess_of_rounds(
     target: Target,
     tried: Iterable[int] = (),
 ) -> float:
-    """ln of the rounds' ε over the target one at a few distances, under metric adjacency.
+    """ln of the rounds' ε over the target's at a few distances (metric adjacency).
 
     The certificate covers all distances, and is slightly larger.
 
@@ -216,7 +216,7 @@ def excess_of_rounds(
 
 
 def composed_epsilon(curve: Curve, target: Target) -> float:
-    """ε of the target's rounds, each with this curve, at the resolution of a search."""
+    """ε of the target's rounds, each with the curve `curve`, at a search's resolution."""
     return compose_curves([Repeated(curve, target.rounds)], target.delta, SEARCH_STEPS).epsilon(
         target.delta
     )

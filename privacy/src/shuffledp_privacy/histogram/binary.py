@@ -1,4 +1,4 @@
-"""Bounds for k = 2, where the histogram is a sum: all compositions of the others count (K6).
+"""Bounds for k = 2, where the histogram is a sum and the others' composition matters (K6).
 
 With j of the other h - 1 users at x0, Z_j = Bin(j, p) + Bin(h-1-j, q) and
 
@@ -45,7 +45,7 @@ MOST_BLOCKS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Probabilities of a one from users at either end, `high` > `low`, and their complements.
+    """Probabilities of a one from users with either value, `high` > `low`, and their complements.
 
     Each rounded once.
     """
@@ -81,7 +81,7 @@ class CompositionTables:
             row[1 : window.pmf.size + 1] = window.at_least()
 
     def _sum(self, fewest: int, most: int) -> tuple[Window, float]:
-        """Law and error that cover Z if `fewest` to `most` of the others are at `high`."""
+        """A law that covers Z if `fewest` to `most` of the others are at `high`, and its error."""
         rates, tail = self.rates, tail_of(self.honest)
         window, error = convolve_window(
             binomial_window(fewest, rates.high, tail, rates.not_high),
@@ -97,7 +97,7 @@ class CompositionTables:
         return window, error + more + 2 * tail
 
     def largest(self, alpha: float, beta: float) -> float:
-        """Upper bound over compositions, max_s α P(Z >= s - 1) - β P(Z >= s), no margin."""
+        """Upper bound over compositions of max_s α P(Z >= s - 1) - β P(Z >= s), without margin."""
         # One tail times α less another times β: each of them may be off by `errors`.
         return float((self._best(alpha, beta) + 1.01 * (alpha + beta) * self.errors).max())
 
@@ -156,7 +156,7 @@ class TwoOutputs:
         ]
 
     def upper(self, epsilon: float) -> float:
-        """Certified δ at ε >= 0."""
+        """Certified δ for ε >= 0."""
         growth = Fraction(math.exp(min(epsilon, 700.0)) * (1 - ROUNDING))
         largest = 0.0
         for high, low, tables in self.orders:
@@ -173,7 +173,7 @@ class TwoOutputs:
         return min(1.0, outward(largest))
 
     def lower(self, epsilon: float) -> float:
-        """Attained δ at ε >= 0, of the worst composition; 0 for many users."""
+        """Attained δ for ε >= 0, at the worst composition; 0 for too many users."""
         growth = Fraction(math.exp(min(epsilon, 700.0)) * (1 + ROUNDING))
         largest = 0.0
         for high, low, tables in self.orders:

@@ -55,7 +55,7 @@ FINENESS = 0.011
 
 @dataclass(frozen=True)
 class Law:
-    """Probabilities of k-RR as floats, each correctly rounded from the rationals of the spec.
+    """Probabilities of k-RR as floats, each rounded correctly from the spec's rationals.
 
     Attributes:
         symbols: k.
@@ -142,7 +142,7 @@ def law_of(spec: KRRHistogram) -> Law:
 
 
 def tail_of(honest: int) -> float:
-    """Largest mass outside a window: small rounds have cheap windows, and h q may be tiny there."""
+    """Largest mass outside a window of `honest` users; wider windows are cheap for small rounds."""
     return 1e-30 if honest <= 10**6 else 1e-22
 
 
@@ -171,7 +171,7 @@ class ExactCells:
 
     @staticmethod
     def affordable(law: Law, honest: int) -> bool:
-        """True if cells and tables stay small."""
+        """True if cells and tables are small enough to compute."""
         wide = 10 * math.sqrt(honest * law.q) + 20
         third = 10 * math.sqrt(honest * law.others * (1 - law.others)) + 20
         most = LARGEST_EXACT if honest < MANY else LARGEST_EXACT_OF_MANY
@@ -331,7 +331,7 @@ def any_upper(law: Law, honest: int, epsilon: float) -> float:
 
 
 def any_lower(law: Law, honest: int, epsilon: float) -> float:
-    """Lower bound of δ at any ε0 and ε >= 0, k >= 3: all others hold a third symbol (K5, K12)."""
+    """Lower bound of δ at any ε0 and ε >= 0, k >= 3, all others at a third symbol (K5, K12)."""
     alpha, beta, kappa = law.form(epsilon, -ROUNDING)
     masses = np.array([law.q, law.q, law.p, (law.symbols - 3) * law.q])[: law.symbols]
     values = np.array([alpha / law.q, -beta / law.q, -kappa / law.p, -kappa / law.q])[: law.symbols]

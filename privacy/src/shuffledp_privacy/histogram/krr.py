@@ -135,7 +135,7 @@ def _tabulate(law: Law) -> bool:
 
 
 def _any(law: Law, honest: int, epsilon: float) -> float:
-    """Certified δ by the blanket at any ε0, or by the bound of a single report if it is smaller."""
+    """Certified δ at any ε0: by the blanket, or from a single report if that is smaller."""
     return min(any_upper(law, honest, epsilon), _local(law, epsilon))
 
 
@@ -151,7 +151,7 @@ def _cap(law: Law, epsilon: float, curve: Curve) -> float:
 
 
 def as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
-    """2-RR among many users as a sum of bits, where there would be few blocks of compositions.
+    """2-RR among many users as a sum of bits, if too few blocks of compositions would remain.
 
     None otherwise (K6).
     """
@@ -163,7 +163,7 @@ def as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
 
 
 def printed_curve(law: Law, setting: Setting) -> Curve | None:
-    """Theorem 1 of Biswas et al. 2023 with their n_x0 = 0.8 n.
+    """δ by Theorem 1 of Biswas et al. 2023, with their n_x0 = 0.8 n.
 
     None where its sum is too long to evaluate.
     """

@@ -1,4 +1,4 @@
-"""Published bounds for k-RR, for comparison: no guarantee unless a docstring says so.
+"""Published bounds for k-RR, for comparison: not guarantees unless a docstring says so.
 
 Theorem 1 of Biswas, Jung and Palamidessi 2023 as printed and corrected (docs/accounting.md,
 K8), the closed form of Balle et al. 2019, and the adversaries of Koskela et al. 2021 (K9).
@@ -53,7 +53,7 @@ def published_theorem_1(
 def corrected_marginal(
     users: int, at_x0: int, symbols: int, epsilon0: float, epsilon: float
 ) -> float:
-    """δ(ε) of ONE bin of ONE dataset: Theorem 1 with the binomial identity put right (K8).
+    """δ(ε) of ONE bin of ONE dataset: Theorem 1 with the corrected binomial identity (K8).
 
     A diagnostic, no guarantee: the histogram has k bins and the dataset need not be the worst. For
     k = 2 it is the exact δ of that dataset in that direction. Arguments and errors as in
@@ -135,7 +135,7 @@ def balle_2019(symbols: int, blanket: float, users: int, delta: float) -> float 
 
 
 def weak_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> float:
-    """δ(ε) against the weak adversary of Koskela et al. 2021, who knows the others' flags.
+    """δ(ε) against Koskela et al.'s weak adversary (2021), who knows the others' flags.
 
     It is the blanket's (K1, K9).
 
@@ -145,7 +145,7 @@ def weak_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> flo
 
 
 def strong_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> float:
-    """δ(ε) against the strong adversary of Koskela et al. 2021, who knows this user's flag, too.
+    """δ(ε) against Koskela et al.'s strong adversary (2021), who knows this user's flag, too.
 
     Sound but loose (K9).
 

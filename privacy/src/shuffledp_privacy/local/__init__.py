@@ -1,1 +1,1 @@
-"""Bounds for local randomisers: any (K10), the lecture's (C8 to C10), and published RDP."""
+"""Bounds for local randomisers: any (K10), the lecture's (C8 to C10), and published (RDP)."""

@@ -1,4 +1,4 @@
-"""Bounds for any ε0-LDP randomiser, even adaptive: none costs more than the blanket of 2-RR.
+"""Bounds for any ε0-LDP randomiser, even adaptive: at most the blanket bound of 2-RR.
 
 With C ~ Bin(h-1, 2/(1 + e^ε0)), A ~ Bin(C, 1/2), D ~ Bern(e^ε0/(1 + e^ε0)) the pair P = (A + D, C -
 A + 1 - D), Q the same with D flipped, dominates the shuffled reports on every two neighbours
@@ -53,7 +53,7 @@ class LocalRandomiser:
 
 
 class Clones:
-    """Tables of one round for the clones' pair, independent of ε."""
+    """Tables of one round for the clones' pair, valid for every ε."""
 
     def __init__(self, epsilon0: float, honest: int) -> None:
         self.epsilon0 = epsilon0
@@ -99,7 +99,7 @@ def _binary_law(epsilon0: float) -> Law:
 
 
 def _third_symbol(epsilon0: float) -> Pair:
-    """The change of a user of 3-RR with (just below) ε0, all others holding the third symbol."""
+    """A change under 3-RR with (just below) ε0, if all others hold the third symbol."""
     q = rounding.up(1 / (2 + math.exp(epsilon0)))
     p = 1 - 2 * q
     return Pair(
@@ -197,7 +197,7 @@ class LocalRandomiserAnalysis(Analysis):
         )
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """ε_L of one report."""
+        """ε_L of one report, which is ε0."""
         del setting, delta  # per unit of distance an unknown randomiser is worst at distance 1 (K7)
         return CorruptedBounds(self.spec.epsilon0, 0.0, ("ε0-LDP by assumption",))
 

@@ -1,4 +1,4 @@
-"""Encodings of one of k symbols that are too large for a matrix, analysed by three values (K11).
+"""Encodings of one of k symbols, too large for a matrix, analysed by three values (K11).
 
 Each of these encodings is symmetric: any two values can be exchanged for any other two, and in
 unary codes and subsets also for any third. So the probabilities under three values, and the blanket
@@ -56,7 +56,7 @@ class UnaryEncoding:
 
     @property
     def rows(self) -> Rows:
-        """Probabilities of three values' bit patterns, each with and without all other bits 1."""
+        """Probabilities of three values' bit patterns, with the other bits all 1 or not."""
         return self._table[0]
 
     @property
@@ -89,7 +89,7 @@ class UnaryEncoding:
 
 
 def _power_down(chance: Fraction, times: int) -> Fraction:
-    """chance^times, exactly; 0 if it is below 1e-300, or if its exact form is too long.
+    """chance^times, exactly; 0 if it is below 1e-300 or its exact form is too long.
 
     Replacing it by 0 is sound: it makes the blanket smaller, which only loosens the bound.
     """
@@ -162,7 +162,7 @@ class SubsetSelection:
 
 @dataclass(frozen=True, slots=True)
 class HadamardResponse:
-    """An index of a Hadamard matrix of K rows, in the half that belongs to the user's symbol.
+    """An index of a Hadamard matrix with K rows, likelier in the half of the user's symbol.
 
     Source: Acharya et al. 2019.
 
@@ -204,7 +204,7 @@ class HadamardResponse:
 
     @property
     def _parts(self) -> list[tuple[tuple[int, ...], Fraction]]:
-        """Parts of the indices: the rows of 1, 2 and 3 whose half holds each, and its share of all.
+        """Cells of the indices: which of the rows 1, 2, 3 has the cell in its half, and its share.
 
         Index 0 comes first. Row 3 is the product of the two others. Users who hold it rarely send
         the indices that distinguish the other two, as rarely as the blanket (K13), so of all rows

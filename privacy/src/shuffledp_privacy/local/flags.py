@@ -70,7 +70,7 @@ MOST_DATASETS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A change from x0 to x1 against a law of the others, as ratios a/m and b/m with mass m.
+    """A change from x0 to x1 against the others' law m, as ratios a/m and b/m.
 
     Outputs without such a mass are separate.
 
@@ -89,7 +89,7 @@ class Pair:
     epsilon0: float
 
     def upper(self, honest: int, epsilon: float, goal: float = 0.0, coarse: float = 1.0) -> float:
-        """Certified δ at ε >= 0, never below that of the pair.
+        """Certified δ for ε >= 0, never below the pair's δ.
 
         `coarse` and `goal` as in `mean_excess`.
         """
@@ -103,7 +103,7 @@ class Pair:
         return min(1.0, outward(min(local, excess)))
 
     def lower(self, honest: int, epsilon: float, goal: float = 0.0) -> float:
-        """Attained δ at ε >= 0, at most that of the pair, whose mass is all of the others' law."""
+        """Attained δ for ε >= 0, never above the pair's; the others' law must have mass 1."""
         if epsilon > LARGEST_EPSILON:
             return 0.0
         if honest == 1:
@@ -134,7 +134,7 @@ class Pair:
         )
 
     def _cover(self, honest: int, epsilon: float) -> tuple[Draw, float]:
-        """Law of V for outputs that the others send often, and an upper bound of δ for the rest."""
+        """Law of V over outputs that others send often, and an upper bound of δ for the rest."""
         values = self._values(epsilon, MARGIN)
         often = self.mass * honest > RARE / max(1, self.mass.size)
         rare = float((np.maximum(values, 0.0) * self.mass)[~often].sum())
@@ -149,12 +149,12 @@ class Pair:
 
 
 def blanket_of(rows: Rows) -> tuple[Fraction, ...]:
-    """γ_y = min_x R(y|x)."""
+    """The blanket γ_y = min_x R(y|x) of each output y."""
     return tuple(min(column) for column in zip(*rows, strict=True))
 
 
 class HiddenFlags:
-    """All changes of a value, with equivalent ones counted once.
+    """All changes of a value, with equivalent changes counted once.
 
     Args:
         rows: R(y|x); exact, each of sum 1.
@@ -193,7 +193,7 @@ class HiddenFlags:
         return best
 
     def _by_size(self, honest: int, epsilon: float) -> list[tuple[float, tuple[int, int]]]:
-        """Pairs in descending order of a loose bound of their δ."""
+        """Pairs in descending order of a loose bound on their δ."""
         if len(self.changes) == 1:
             return [(1.0, self.changes[0])]
         bounds = self._ratios.quick(np.array(self.changes), honest, epsilon).tolist()
@@ -230,7 +230,7 @@ class HiddenFlags:
         return certified_epsilon(partial(pair.upper, honest, goal=delta), delta, pair.epsilon0)
 
     def datasets(self, honest: int, epsilon: float) -> list[Pair]:
-        """Changes, all others holding one value, that probably have the largest δ near ε."""
+        """Changes that probably have the largest δ near ε, with all others at one value."""
         laws = self._ratios.float_rows
         gaps: list[tuple[float, int, int, int]] = []
         for _, (x0, x1) in self._by_size(honest, epsilon)[:MOST_CHANGES]:
@@ -244,7 +244,7 @@ class HiddenFlags:
 
 
 class _Ratios:
-    """R(y|x)/γ_y for all x and y, each different one once."""
+    """The ratios R(y|x)/γ_y for all x and y, with equal ones stored once."""
 
     def __init__(self, rows: Rows, masses: Sequence[tuple[Fraction, float]]) -> None:
         self.rows = rows
@@ -273,7 +273,7 @@ class _Ratios:
         self.bare_codes = len(chances)
 
     def different(self) -> list[tuple[int, int]]:
-        """One pair of values of each kind: pairs of a kind have the same ratios.
+        """One pair of values of each kind; all pairs of a kind have the same ratios.
 
         Two pairs are of one kind if they differ only in the names of the outputs.
         """
@@ -323,7 +323,7 @@ class _Ratios:
         )
 
     def quick(self, changes: Indices, honest: int, epsilon: float) -> Floats:
-        """Upper bound of δ of each pair at ε >= 0 by Chernoff's bound, many pairs at a time."""
+        """Chernoff upper bounds of δ for many pairs at a time, at ε >= 0."""
         bounds = np.empty(len(changes))
         chunk = max(1, MOST_AT_ONCE // max(1, self.mass.size))
         growth = math.exp(min(epsilon, LARGEST_EPSILON)) * (1 - MARGIN)
@@ -341,7 +341,7 @@ class _Ratios:
 
 
 def _log_ratio(above: Fraction, below: Fraction) -> float:
-    """ln(a/b), rounded up and at least 0; infinite where only b is 0."""
+    """ln(a/b), rounded up and at least 0; infinite if only b is 0."""
     if above <= below:
         return 0.0
     if below == 0:
@@ -358,7 +358,7 @@ def _log_ratio(above: Fraction, below: Fraction) -> float:
 
 
 def _rounded_up(chance: Fraction) -> float:
-    """The chance as a float, never below it where floats have fewer digits.
+    """The probability as a float, rounded up where floats have fewer digits.
 
     `MARGIN` covers all others.
     """
@@ -367,7 +367,7 @@ def _rounded_up(chance: Fraction) -> float:
 
 
 def _without_tiny(chances: Floats) -> Floats:
-    """Chances that are subtracted from a certified δ: 0 for those that were rounded up."""
+    """Probabilities to subtract from a certified δ: 0 for those that were rounded up."""
     return np.where(chances < LEAST_NORMAL, 0.0, chances)
 
 

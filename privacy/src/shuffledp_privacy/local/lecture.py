@@ -212,7 +212,7 @@ def _signed_curve(formula: Formula, spec: LocalMean, distance: int, epsilons: Fl
 
 
 class _LocalMeanAnalysis(Analysis):
-    """The answers that the analyses of both means have in common."""
+    """Code shared by the analyses of both local means."""
 
     __slots__ = ()
     spec: LocalMean
@@ -229,7 +229,7 @@ class _LocalMeanAnalysis(Analysis):
 @analyses(OneBitMean)
 @dataclass(frozen=True, slots=True)
 class OneBitMeanAnalysis(_LocalMeanAnalysis):
-    """The one-bit mean without a shuffler, exact."""
+    """Exact analysis of the one-bit mean without a shuffler."""
 
     spec: OneBitMean
 
@@ -263,7 +263,7 @@ class OneBitMeanAnalysis(_LocalMeanAnalysis):
 @analyses(LaplaceMean)
 @dataclass(frozen=True, slots=True)
 class LaplaceMeanAnalysis(_LocalMeanAnalysis):
-    """The Laplace mean without a shuffler, exact."""
+    """Exact analysis of the Laplace mean without a shuffler."""
 
     spec: LaplaceMean
 

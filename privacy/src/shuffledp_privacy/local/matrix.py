@@ -158,7 +158,7 @@ def _flags(spec: Finite) -> HiddenFlags:
 
 @lru_cache(maxsize=4)
 def _two_outputs(spec: Finite, honest: int) -> TwoOutputs | None:
-    """Every composition of the others, where a message is one bit and depends on the value."""
+    """Bounds over all compositions of the others, if messages are informative bits; else None."""
     if len(spec.rows[0]) != 2:
         return None
     rates = [row[1] for row in spec.rows]
@@ -166,7 +166,7 @@ def _two_outputs(spec: Finite, honest: int) -> TwoOutputs | None:
 
 
 def _certified_delta(spec: Finite, honest: int, epsilon: float) -> float:
-    """Certified δ at ε >= 0: by flags, or of two outputs by every composition of the others."""
+    """Certified δ for ε >= 0: by flags, or by every composition for two outputs."""
     flags = _flags(spec)
     two = _two_outputs(spec, honest)
     bound = flags.delta(honest, epsilon)
@@ -183,7 +183,7 @@ _ATTAINED = "attained: all others hold one value, exact (K11)"
 @analyses(LocalMatrix, UnaryEncoding, SubsetSelection, HadamardResponse)
 @dataclass(frozen=True, slots=True)
 class FiniteAnalysis(Analysis):
-    """A randomiser whose finitely many outputs are all known, shuffled (K11)."""
+    """Analysis of a shuffled randomiser with finitely many known outputs (K11)."""
 
     spec: Finite
 

@@ -39,7 +39,7 @@ def _check(hashes: int, fake: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RapporPermanent:
-    """Permanent response B'; all reports of a user on one value together reveal at most B'.
+    """The permanent response B'; all of a user's reports on one value reveal at most B'.
 
     Attributes:
         hashes: h, 1 to 64, bits a value sets.
@@ -54,7 +54,7 @@ class RapporPermanent:
 
     @property
     def response(self) -> tuple[float, float]:
-        """(P(1 | bit 0), P(1 | bit 1)) of a kept bit: (f/2, 1 - f/2)."""
+        """(P(1 | bit 0), P(1 | bit 1)) of a memoised bit: (f/2, 1 - f/2)."""
         return self.fake / 2, 1 - self.fake / 2
 
 
@@ -84,7 +84,7 @@ class RapporReport:
 
     @property
     def response(self) -> tuple[float, float]:
-        """(p*, q*): the chance of a reported 1 where the true bit is 0 or 1."""
+        """(p*, q*): the probability of a reported 1 if the true bit is 0, or 1."""
         middle = self.fake / 2 * (self.when_zero + self.when_one)
         return middle + (1 - self.fake) * self.when_zero, middle + (1 - self.fake) * self.when_one
 
@@ -124,7 +124,7 @@ def _curve(
 @analyses(RapporReport)
 @dataclass(frozen=True, slots=True)
 class RapporReportAnalysis(Analysis):
-    """RAPPOR without a shuffler. It has no curve, since its reports share the memoised filter."""
+    """Analysis of RAPPOR without a shuffler; no curve, as its reports share a memoised filter."""
 
     spec: RapporPermanent | RapporReport
 
@@ -151,7 +151,7 @@ class RapporReportAnalysis(Analysis):
         return CorruptedBounds(rappor_epsilon(self.spec), 0.0, ("C10: local, no shuffler needed",))
 
     def standard_error(self, users: int) -> float:
-        """Standard error of the number of users who set a given bit, at the worst such number."""
+        """Standard error of the number of users who set a given bit, in the worst case."""
         low, high = self.spec.response
         return math.sqrt(users * max(low * (1 - low), high * (1 - high))) / (high - low)
 

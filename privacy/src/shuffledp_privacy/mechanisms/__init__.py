@@ -1,1 +1,1 @@
-"""The privacy analyses of the mechanisms: one class in one file each, found by this folder."""
+"""The privacy analyses of the mechanisms, each one class in one file of this folder."""

@@ -56,7 +56,7 @@ BLANKETED = (
 
 @dataclass(frozen=True, slots=True)
 class DummyPair:
-    """Counts (1 + M_a, M_b) against (M_a, 1 + M_b), M the dummies of the honest users' slots.
+    """Counts (1 + M_a, M_b) and (M_a, 1 + M_b), with M the dummies of the honest users' slots.
 
     Attributes:
         slots: h s.
@@ -68,7 +68,7 @@ class DummyPair:
 
     @property
     def table(self) -> TrinomialTable:
-        """Tables of two cells of one slot more than there are (K15)."""
+        """Tables of two cells, for one slot more than there is (K15)."""
         return _table(self.slots, self.spec)
 
     def upper(self, epsilons: Floats) -> Floats:
@@ -167,7 +167,7 @@ class DummyAnalysis(Analysis):
         return certified_epsilon(self._pair(setting).delta_above, delta, ceiling)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """No guarantee without k-RR, since a message is the value; otherwise that of k-RR."""
+        """No guarantee without k-RR, because a message is the value; with k-RR, its ε_L."""
         del setting, delta
         if self.spec.blanket:
             return response_bounds(self.spec)
@@ -199,7 +199,7 @@ class DummyAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along the mean number of a user's dummies, in as few slots as hold it.
+        """Specs along the mean number of dummies per user, in the fewest slots that hold them.
 
         The error depends only on that mean, so that more slots would cost messages for nothing.
         """

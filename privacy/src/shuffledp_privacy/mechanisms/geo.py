@@ -76,7 +76,7 @@ wastes anyway.
 @analyses(GeoShuffle)
 @dataclass(frozen=True, slots=True)
 class GeoAnalysis(PaddedAnalysis):
-    """Analysis of the discrete Laplace noise of every user, clamped and shuffled."""
+    """Analysis of each user's discrete Laplace noise, clamped and shuffled."""
 
     spec: GeoShuffle
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
@@ -127,7 +127,7 @@ class GeoAnalysis(PaddedAnalysis):
         )
 
     def standard_error(self, users: int) -> float:
-        """Worst root mean squared error: sqrt(2 n φ)/(1 - φ), and clamping's bias.
+        """Worst root mean squared error: sqrt(2 n φ)/(1 - φ) and the bias of clamping.
 
         docs/accounting.md, S17.
         """
@@ -145,7 +145,7 @@ class GeoAnalysis(PaddedAnalysis):
         return item.points(distance, epsilons)
 
     def excess(self, target: Target) -> float:
-        """Excess by the certificate itself, which is quick for clamped noise (S6b)."""
+        """Excess of the certificate itself, which is quick for clamped noise (S6b)."""
         item = noisy_sum(self.spec, target.setting)
         if target.rounds > 1:
             units = target.reach if target.adjacency is Adjacency.METRIC else 1
@@ -164,7 +164,7 @@ class GeoAnalysis(PaddedAnalysis):
         return excess_of_delta(delta, target)
 
     def farthest(self, setting: Setting) -> Farthest | None:
-        """The round at its largest distance, if composition is proved worst there; else None."""
+        """The round at its largest distance, if that is proved the worst to compose; else None."""
         return noisy_sum(self.spec, setting)
 
     def error_law(self, users: int, total: int) -> ErrorLaw:  # noqa: ARG002
@@ -173,7 +173,7 @@ class GeoAnalysis(PaddedAnalysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along ε_geo, with a padding that wastes little."""
+        """The family of specs along ε_geo, with padding that wastes few messages."""
         units = target.reach if target.adjacency is Adjacency.STANDARD else 1
         safest = pure_rate(target)
         # Under about this tilt several rounds together reach ε.
@@ -207,7 +207,7 @@ def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | N
 
 @lru_cache(maxsize=8)
 def _compare_datasets(spec: GeoShuffle, honest: int, distance: int) -> tuple[ComparedReports, ...]:
-    """Tilted laws of a change by this distance, others at 0 or in the middle.
+    """Tilted laws for a change by this distance, with all others at 0 or in the middle.
 
     None where they are too wide.
     """
@@ -228,7 +228,7 @@ def _compare_datasets(spec: GeoShuffle, honest: int, distance: int) -> tuple[Com
 
 
 def _without_clamping(target: Target, safest: float) -> float:
-    """Estimate of the largest sufficient ε_geo without clamping, minus `wasting_little`'s loss."""
+    """Estimate of the largest sufficient ε_geo without clamping, less `wasting_little`'s loss."""
     units = target.reach if target.adjacency is Adjacency.STANDARD else 1
     total = target.epsilon * target.reach / units
     rate = target.epsilon * math.sqrt(2 * target.honest) / (deviations(target) * units)

@@ -38,7 +38,7 @@ from shuffledp_privacy.primitives.contour import Floats
 
 
 def local_randomiser(spec: HadamardHistogram) -> HadamardResponse | LocalMatrix:
-    """The local randomiser of one user's report, as its analysis takes it."""
+    """The local randomiser of one user's report, in the form that its analysis takes."""
     in_half_chance = 1 - spec.blanket / 2
     if spec.blanket == 1:  # nothing depends on the value
         return LocalMatrix(((Fraction(1),), (Fraction(1),)))
@@ -75,7 +75,7 @@ class HadamardAnalysis(Analysis):
         return corrupted_bounds(local_randomiser(self.spec), setting, delta)
 
     def standard_error(self, users: int) -> float:
-        """Standard error √n/(1 - γ) of one count that is 0, the worst: n halves are fair coins."""
+        """Standard error √n/(1 - γ) of a count of 0, the worst: all n halves are fair coins."""
         return (
             math.sqrt(users) / float(1 - self.spec.blanket) if self.spec.blanket < 1 else math.inf
         )
@@ -87,7 +87,7 @@ class HadamardAnalysis(Analysis):
         return certified_curve(local_randomiser(self.spec), setting, distance, epsilons)
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """Log of γ/K, and of 2(1 - γ)/K more where the index lies in the half of the value."""
+        """Log of γ/K + 2(1 - γ)/K if the index lies in the value's half, else of γ/K."""
         inside = np.bitwise_count(answers[:, None] & np.arange(1, self.spec.symbols + 1)) % 2 == 0
         other = float(self.spec.blanket / self.spec.alphabet)
         return np.log(
@@ -96,7 +96,7 @@ class HadamardAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along γ; the safest one keeps the target without a shuffle."""
+        """Specs along γ, up to the γ that meets the target without a shuffle."""
         # Half of all indices hide a symbol's half: the blanket need not grow with the symbols.
         safest = 2 / (1 + math.exp(target.epsilon / target.rounds)) * (1 + 1e-4)
         guess = 2 * (deviations(target) / target.epsilon) ** 2 / target.honest

@@ -123,7 +123,7 @@ class KRRAnalysis(Analysis):
         return np.asarray(np.where(epsilons >= 0.0, rising[inverse], mirrored[inverse]))
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """Log of γ/k, and of 1 - γ more for the true symbol."""
+        """Log of γ/k + 1 - γ for the true symbol, and of γ/k for any other."""
         other = float(self.spec.blanket / self.spec.symbols)
         table = np.full((len(answers), self.spec.symbols), np.log(other))
         table[np.arange(len(answers)), answers] = np.log(other + float(1 - self.spec.blanket))
@@ -131,7 +131,7 @@ class KRRAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along γ; the safest one keeps the target without a shuffle."""
+        """Specs along γ, up to the γ that meets the target without a shuffle."""
         local = min(target.epsilon / target.rounds, 25.0)
         safest = float(epsilon0_to_blanket(local, target.bins))
         guess = 2 * target.bins * (deviations(target) / target.epsilon) ** 2 / target.honest

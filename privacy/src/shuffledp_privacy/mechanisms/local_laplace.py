@@ -33,7 +33,7 @@ SEARCH_NODES = 24
 @analyses(LocalLaplace)
 @dataclass(frozen=True, slots=True)
 class LocalLaplaceAnalysis(Analysis):
-    """Analysis of one number with local noise of every user, shuffled."""
+    """Analysis of one number per user with local noise, shuffled."""
 
     spec: LocalLaplace
     grows_with_distance = True  # the bound for a distance covers all smaller ones (S24)
@@ -66,7 +66,7 @@ class LocalLaplaceAnalysis(Analysis):
         return CorruptedBounds(local_laplace_round(self.spec, setting).local(), 0.0, (basis,))
 
     def standard_error(self, users: int) -> float:
-        """Standard error of the sum if all hold the middle value, which is the worst (S24)."""
+        """Standard error of the sum in the worst case, all users at the middle value (S24)."""
         rate = float(self.spec.epsilon_geo)
         half = self.spec.max_value // 2
         other_half = self.spec.max_value - half
@@ -108,7 +108,7 @@ class LocalLaplaceAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along ε_geo; the safest one keeps the target without a shuffle."""
+        """Specs along ε_geo, from the one that meets the target without a shuffle."""
         safest = pure_rate(target)
         metric = target.adjacency is Adjacency.METRIC
         # Reports at the far end hide the largest change: about h e^(-k ε_geo) of them.

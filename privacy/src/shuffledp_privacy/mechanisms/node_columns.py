@@ -21,7 +21,7 @@ from shuffledp_privacy.primitives.columns import (
 @analyses(NodeColumns)
 @dataclass(frozen=True, slots=True)
 class NodeColumnsAnalysis(ColumnsAnalysis):
-    """Analysis of one cell per column; a change of a value may move all of them."""
+    """Analysis of one cell per column; a change of the value may move every cell."""
 
     spec: NodeColumns
 

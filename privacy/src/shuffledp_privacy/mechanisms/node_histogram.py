@@ -1,4 +1,4 @@
-"""Analysis of node-histogram: the dummies of one honest node, and no honest users.
+"""Analysis of node-histogram: protection by one honest node's dummies, without honest users.
 
 A change of a value affects only two counts, whose privacy losses take four values; the condition
 that all dummies have room depends only on their sum (docs/accounting.md, N1-N4). What is certified
@@ -84,7 +84,7 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
         return epsilon_of_losses(self._losses(), delta, _BASIS)
 
     def standard_error(self, users: int) -> float:
-        """Standard error by k-RR, at the worst values."""
+        """Standard error due to k-RR, at the worst values."""
         return response_error(self.spec, users)
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -97,14 +97,14 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
         distance: int,  # noqa: ARG002
         epsilons: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """δ at each total ε: that of two neighbours, exactly without k-RR."""
+        """δ at each total ε, the one of two neighbours; exact without k-RR."""
         if self.spec.blanket:
             return self._certified_deltas(epsilons)
         return self._losses().certified_delta(np.asarray(epsilons, dtype=np.float64))
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along the noise's ε, with the fewest dummies that are enough."""
+        """Specs along the noise's ε, with the fewest sufficient dummies."""
         safest = target.epsilon / target.rounds / 2 * AIM * (1 - 2.0**-20)
         guess = safest
         if target.rounds > 1:
@@ -166,7 +166,7 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
 
 
 def _least_mean(epsilon: Fraction, ends: float) -> int:
-    """The least mean for which a change is revealed with probability `ends` or less.
+    """The least mean at which a change is revealed with probability at most `ends`.
 
     The lowest and the highest value of the noise reveal it.
     """

@@ -1,4 +1,4 @@
-"""Analysis of node-sum: the dummies of one honest node, and no honest users.
+"""Analysis of node-sum: protection by one honest node's dummies, without honest users.
 
 Digits have independent noises, so that their losses add up (docs/accounting.md, N5 and N6). What is
 certified is what two neighbours attain, whatever the users and their number; per unit of distance
@@ -55,7 +55,7 @@ _PER_UNIT: Final = (
 @analyses(NodeSum)
 @dataclass(frozen=True, slots=True)
 class NodeSumAnalysis(OpenValueAnalysis):
-    """Analysis of true values, in digits, among one honest node's dummies."""
+    """Analysis of true values, sent in digits, among one honest node's dummies."""
 
     spec: NodeSum
     grows_with_distance = True  # a larger step of a digit is easier to see (C7)
@@ -108,7 +108,7 @@ class NodeSumAnalysis(OpenValueAnalysis):
         distance: int,
         epsilons: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """δ at each total ε, for a change by `distance`; digits: for any change."""
+        """δ at each total ε for a change by `distance`; with several digits, for any change."""
         if not 1 <= distance <= self.spec.max_value:
             raise UsageError(f"distance must be from 1 to {self.spec.max_value}, not {distance}")
         losses = self._dominating_losses(distance)
@@ -116,7 +116,7 @@ class NodeSumAnalysis(OpenValueAnalysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along the noise's ε, with the fewest dummies that are enough."""
+        """Specs along the noise's ε, with the fewest sufficient dummies."""
         largest = target.largest
         base = _best_base(target)
         # The noise's ε is for the largest change of all, which in unary code need not be covered.
@@ -134,7 +134,7 @@ class NodeSumAnalysis(OpenValueAnalysis):
         return self.spec.base > self.spec.max_value
 
     def _dominating_losses(self, distance: int) -> PrivacyLosses:
-        """PrivacyLosses that dominate those of every change up to `distance`."""
+        """Privacy losses that dominate those of every change up to `distance`."""
         return self.spec.losses(farthest_steps(self.spec, distance)[1])
 
     def _losses_of_change(self, distance: int) -> PrivacyLosses:
@@ -148,7 +148,7 @@ class NodeSumAnalysis(OpenValueAnalysis):
 
 
 def _best_base(target: Target) -> int:
-    """The base of the fewest messages with an error of at most `WORST_RATIO` times the least.
+    """The base with the fewest messages among those with nearly the least error (`WORST_RATIO`).
 
     Plain unary code has the least error, and is the only one with a good ε per unit of distance.
     """
@@ -174,7 +174,7 @@ def _best_base(target: Target) -> int:
 def _with_least_mean(
     largest: int, epsilon: Fraction, base: int, reach: int, ends: float
 ) -> NodeSum:
-    """The spec with the least mean whose noise's ends show a change with probability `ends`."""
+    """The spec with the least mean whose noise reveals a change with probability at most `ends`."""
     least = max(1, largest if base > largest else _highest_cap(largest, base))
     spec = NodeSum(max_value=largest, noise_epsilon=epsilon, base=base, mean=least)
     steps = (reach,) if base > largest else spec.caps

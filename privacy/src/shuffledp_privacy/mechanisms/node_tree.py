@@ -28,7 +28,7 @@ class NodeTreeAnalysis(ColumnsAnalysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along the noise's ε, with the width that serves quantiles best."""
+        """Specs along the noise's ε, with the group width that is best for quantiles."""
         width = best_width(target.bins)
         sizes = (target.bins,) if width == 1 else (-(-target.bins // width), target.bins)
 
@@ -49,7 +49,7 @@ class NodeTreeAnalysis(ColumnsAnalysis):
 
 
 def best_width(bins: int) -> int:
-    """Bins of a group for which the number of users below a value has the smallest worst error.
+    """Group width, in bins, with the smallest worst error of the number of users below a value.
 
     Groups of about the square root, with half of ε for each column, or none (N10).
     """

@@ -39,7 +39,7 @@ from shuffledp_privacy.sums.one_bit import OneBitRound, one_bit_round
 @analyses(OneBitShuffle)
 @dataclass(frozen=True, slots=True)
 class OneBitAnalysis(Analysis):
-    """Analysis of one randomised bit of every user, shuffled."""
+    """Analysis of one randomised bit per user, shuffled."""
 
     spec: OneBitShuffle
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
@@ -79,7 +79,7 @@ class OneBitAnalysis(Analysis):
         return CorruptedBounds(one_bit_round(self.spec, setting).local(), 0.0, (basis,))
 
     def standard_error(self, users: int) -> float:
-        """Standard error of the sum if all hold the middle value, which is the worst.
+        """Standard error of the sum in the worst case, all users at the middle value.
 
         About k √n/(2(1 - p)).
         """
@@ -113,7 +113,7 @@ class OneBitAnalysis(Analysis):
         return np.asarray(np.where(epsilons >= 0.0, upper, reflect_curve(upper, sizes)))
 
     def excess(self, target: Target) -> float:
-        """Excess on the datasets whose others all hold 0, or all k.
+        """Excess on the datasets in which all others hold 0, or all hold k.
 
         The certificate covers all datasets, and is computed once at the end.
         """
@@ -125,7 +125,7 @@ class OneBitAnalysis(Analysis):
         return excess_of_delta(delta, target)
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """Log of p/2 + (1 - p) x/k for a 1, and of what is left for a 0."""
+        """Log of p/2 + (1 - p) x/k for a 1, and of its complement for a 0."""
         flip = float(self.spec.randomise / 2)
         share = np.arange(self.spec.domain) / self.spec.max_value
         ones = flip + float(1 - self.spec.randomise) * share
@@ -134,7 +134,7 @@ class OneBitAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along p; the safest one keeps the target without a shuffle."""
+        """Specs along p, up to the p that meets the target without a shuffle."""
         metric = target.adjacency is Adjacency.METRIC
         # One report alone: ln(1 + 2 (1-p) d/(p k)) for a change by d, the largest per unit at d = 1
         # (S18).

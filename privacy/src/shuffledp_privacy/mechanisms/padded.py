@@ -34,7 +34,7 @@ DEEP = 20.0
 
 
 class PaddedAnalysis(Analysis):
-    """An analysis of noise that is added to a value, clamped, and unary-coded."""
+    """Analysis of noise that is added to a value, which is then clamped and unary-coded."""
 
     __slots__ = ()
     spec: PaddedSpec
@@ -77,7 +77,7 @@ class PaddedAnalysis(Analysis):
         return worst
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """Log-probability of the noise from x + c to the answer; at 0 and k + 2c, of all clamped.
+        """Log-probability of noise from x + c to the answer; at either end, of all clamped noise.
 
         One discrete Laplace noise is the share of one (docs/accounting.md, Proposition S2).
         """
@@ -97,7 +97,7 @@ def attained_delta(
     compare: Callable[[int], Sequence[ComparedReports]],
     epsilon: float,
 ) -> float:
-    """Lower bound of δ at `epsilon` (per unit under metric adjacency): the best dataset tried.
+    """Lower bound of δ at `epsilon` (per unit if metric), from the best dataset tried.
 
     Args:
         item: the round.
@@ -136,14 +136,14 @@ def attained_epsilon(
 
 
 def _probes(target: Target) -> list[int]:
-    """Distances that a search probes: the largest for standard adjacency, several for metric."""
+    """Distances that a search tries: the largest for standard adjacency, several for metric."""
     if target.adjacency is Adjacency.STANDARD:
         return [target.reach]
     return sorted({round(x) for x in np.geomspace(1, target.reach, min(target.reach, 12))})
 
 
 def noise_table(noise_epsilon: Fraction, shares: int) -> NoiseTable:
-    """Law of one share of a noise.
+    """Table of the law of one share of noise.
 
     Raises:
         UsageError: the law is too wide, or too narrow, for a table.

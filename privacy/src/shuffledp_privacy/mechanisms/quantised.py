@@ -49,7 +49,7 @@ the error.
 @analyses(QuantisedRR)
 @dataclass(frozen=True, slots=True)
 class QuantisedAnalysis(Analysis):
-    """Analysis of the flipped bits of a short unary code, shuffled."""
+    """Analysis of a short unary code with flipped bits, shuffled."""
 
     spec: QuantisedRR
     grows_with_distance = True  # a larger change of the sum is easier to see (C7)
@@ -81,7 +81,7 @@ class QuantisedAnalysis(Analysis):
         return worst_epsilon(quantised_round(self.spec, setting), delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """ε_L of the number of ones that a device sends, among which its bits hide (S10)."""
+        """ε_L of the number of ones in a report; the bits' order is hidden (S10)."""
         pure = quantised_round(self.spec, setting).local()
         report = quantised_round(self.spec, alone(setting))
         worth = rr.WORTH_A_DELTA * pure
@@ -117,7 +117,7 @@ class QuantisedAnalysis(Analysis):
         return self.spec.max_value / self.spec.bits * math.sqrt(users * variance)
 
     def curve(self, setting: Setting, distance: int, epsilons: Floats) -> Floats:
-        """A mixture of the curves of a and of a + 1 steps.
+        """δ at each total ε: a mixture of the curves for a and for a + 1 steps.
 
         It holds for both orders of the datasets (S20), so that C2 gives negative ε.
         """
@@ -141,7 +141,7 @@ class QuantisedAnalysis(Analysis):
         return np.asarray(np.where(epsilons >= 0.0, upper, reflect_curve(upper, sizes)))
 
     def excess(self, target: Target) -> float:
-        """Excess on the datasets whose others' bits are all 0, or all 1, as for the code itself."""
+        """Excess on the datasets in which all bits of others are 0, or all are 1."""
         item = quantised_round(self.spec, target.setting)
         if target.rounds > 1:
             return excess_of_rounds(item.ends_curve, item.pure, target)
@@ -153,7 +153,7 @@ class QuantisedAnalysis(Analysis):
         return excess_of_delta(delta, target)
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """Log of the mean over the two steps that a value is rounded to."""
+        """Log of the mean likelihood of the two steps that a value may be rounded to."""
         steps, rest = np.divmod(np.arange(self.spec.domain) * self.spec.bits, self.spec.max_value)
         share = rest / self.spec.max_value
         of_steps = np.exp(RRAnalysis(self.spec.code).log_likelihood(answers))
@@ -164,7 +164,7 @@ class QuantisedAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along p, with as few bits as add little to the error."""
+        """Specs along p, with the fewest bits that add little error."""
         units = target.reach if target.adjacency is Adjacency.STANDARD else 1
         need = deviations(target) * units / target.epsilon
         # One user's rounding has a standard deviation of half a step at worst.

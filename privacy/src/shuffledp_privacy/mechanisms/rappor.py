@@ -55,13 +55,13 @@ LEAST_BLUR = Fraction(1, 64)
 
 
 def one_report(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
-    """The local randomiser of a user's first report about a question, as its analysis takes it."""
+    """The local randomiser of a user's first report on a question, as its analysis takes it."""
     low, high = spec.report_chances
     return UnaryEncoding(spec.symbols, high, low) if low < high else _NOTHING
 
 
 def kept_response(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
-    """The permanent response as a local randomiser: all reports about a question depend on it."""
+    """The permanent response as a local randomiser, on which all reports depend."""
     half = spec.fake / 2
     return UnaryEncoding(spec.symbols, 1 - half, half) if spec.fake < 1 else _NOTHING
 
@@ -93,7 +93,7 @@ class RapporHistogramAnalysis(Analysis):
         return CorruptedBounds(bounds.epsilon, bounds.delta, (line,))
 
     def standard_error(self, users: int) -> float:
-        """Standard error of one count of one round at worst.
+        """Standard error of one count in one round, in the worst case.
 
         Its bit is set in Bin(n_s, q*) + Bin(n - n_s, p*) reports.
         """
@@ -112,7 +112,7 @@ class RapporHistogramAnalysis(Analysis):
         return certified_curve(kept_response(self.spec), ALONE, distance, epsilons)
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """Log of p* or 1 - p* for each bit of another symbol, q* or 1 - q* for that of the value.
+        """Log-likelihood of the bits: p* for each other symbol's bit, q* for the value's.
 
         It is the likelihood of a single report.
         """

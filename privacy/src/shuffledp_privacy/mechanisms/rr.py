@@ -64,7 +64,7 @@ _FORMULA = "Theorem 3.1 of Athanasiou et al. 2025, false for larger distances (S
 @analyses(RRShuffle)
 @dataclass(frozen=True, slots=True)
 class RRAnalysis(Analysis):
-    """Analysis of the flipped bits of the unary code, shuffled."""
+    """Analysis of a unary code with flipped bits, shuffled."""
 
     spec: RRShuffle
     grows_with_distance = True  # the bits of a larger change include those of a smaller one (C7)
@@ -91,7 +91,7 @@ class RRAnalysis(Analysis):
         return Bounds(min(certified, local), downward(low), published, _BASIS, _FORMULA)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """ε_L of the number of ones that a device sends, among which its bits hide (S10)."""
+        """ε_L of the number of ones in a report; the bits' order is hidden (S10)."""
         d_max = distances(self.spec.max_value, setting)
         pure = local_epsilon(self.spec) * (1 if is_metric(setting) else d_max)
         report = bit_shuffle(self.spec, alone(setting))
@@ -130,7 +130,7 @@ class RRAnalysis(Analysis):
         )
 
     def excess(self, target: Target) -> float:
-        """Excess on the datasets that are known to be nearly the worst.
+        """Excess on the datasets known to be nearly the worst.
 
         The certificate covers all datasets, and is computed once at the end.
         """
@@ -154,7 +154,7 @@ class RRAnalysis(Analysis):
         return excess_of_delta(delta, target)
 
     def farthest(self, setting: Setting) -> Farthest | None:
-        """The round at its largest distance, if composition is proved worst there; else None."""
+        """The round at its largest distance, if that is proved the worst to compose; else None."""
         bits = rr.bit_shuffle(self.spec, setting)
         return FlippedBits(bits) if bits.continues else None
 
@@ -163,7 +163,7 @@ class RRAnalysis(Analysis):
         return bits_error(users * self.spec.max_value, total, float(self.spec.randomise))
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """Log of the law of a sum of two binomials: kept ones and flipped zeros.
+        """Log of the law of a sum of two binomials: ones kept, and zeros flipped.
 
         Each of x ones stays with probability 1 - p/2, each of k - x zeros turns with p/2.
         """
@@ -178,7 +178,7 @@ class RRAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along p; the safest one keeps the target without a shuffle."""
+        """Specs along p, up to the p that meets the target without a shuffle."""
         units = target.reach if target.adjacency is Adjacency.STANDARD else 1
         local = target.epsilon / units / target.rounds
         safest = 2 / (1 + math.exp(local)) * (1 + 1e-4)
@@ -194,7 +194,7 @@ class RRAnalysis(Analysis):
 
 @dataclass(frozen=True, slots=True)
 class FlippedBits:
-    """A round of rr-shuffle: nothing is clamped."""
+    """A round of rr-shuffle at its largest distance; nothing is clamped."""
 
     bits: rr.BitShuffle
     kept: None = None
@@ -205,11 +205,11 @@ class FlippedBits:
         return self.bits.d_max
 
     def unclamped_deltas(self, epsilons: Floats) -> Floats:
-        """Certified δ at total ε >= 0 that holds for rounds at every distance."""
+        """Certified δ at total ε >= 0 that covers every distance."""
         return self.bits.farthest(epsilons)
 
     remaining_deltas = unclamped_deltas
 
     def least_delta(self) -> float:
-        """Smallest δ that the round can have: 0, because its noise is never clamped."""
+        """Smallest possible δ of the round: 0, because no noise is clamped."""
         return 0.0

@@ -115,7 +115,7 @@ class SGDLAnalysis(PaddedAnalysis):
         )
 
     def standard_error(self, users: int) -> float:
-        """Worst root mean squared error: sqrt(2 n r φ)/(1 - φ), and clamping's bias.
+        """Worst root mean squared error: sqrt(2 n r φ)/(1 - φ) and the bias of clamping.
 
         docs/accounting.md, S17.
         """
@@ -133,7 +133,7 @@ class SGDLAnalysis(PaddedAnalysis):
         return item.points(distance, epsilons)
 
     def farthest(self, setting: Setting) -> Farthest | None:
-        """The round at its largest distance, if composition is proved worst there; else None."""
+        """The round at its largest distance, if that is proved the worst to compose; else None."""
         noise = noisy_sum(self.spec, setting)
         # Less than one whole noise has a spike at 0, and so has what clamping leaves of shares:
         # their largest distance need not be the worst.
@@ -189,7 +189,7 @@ def _exact(spec: SGDLShuffle, honest: int, d_max: int) -> attained.ClampedSum | 
 
 @lru_cache(maxsize=8)
 def _compare_reports(spec: SGDLShuffle, honest: int, distance: int) -> tuple[ComparedReports, ...]:
-    """Tilted laws of a change by this distance, others at 0 or in the middle.
+    """Tilted laws for a change by this distance, with all others at 0 or in the middle.
 
     None where they are too wide.
     """
@@ -205,7 +205,7 @@ def _compare_reports(spec: SGDLShuffle, honest: int, distance: int) -> tuple[Com
 
 
 def _padding(target: Target, noise: NoiseShares) -> int:
-    """A padding that leaves clamping its share of δ, for the largest change."""
+    """A padding at which clamping the largest change uses only its share of δ."""
     units = 1 if target.adjacency is Adjacency.STANDARD else target.reach
     if target.rounds == 1:
         total = total_needed(noise, target.reach, between_clamping_and_noise(target.delta).noise)

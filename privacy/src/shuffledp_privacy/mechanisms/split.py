@@ -121,19 +121,19 @@ class SplitMixAnalysis(Analysis):
         return item.points(distance, np.asarray(epsilons, dtype=np.float64))
 
     def excess(self, target: Target) -> float | None:
-        """Excess of the certified δ over the target; computes no attained bound."""
+        """Excess of the certified δ over the target, without the attained bound."""
         if target.rounds > 1:
             return None
         delta = worst_delta(noisy_sum(self.spec, target.setting), target.epsilon * AIM)
         return excess_of_delta(delta, target)
 
     def farthest(self, setting: Setting) -> Farthest | None:
-        """The round at its largest distance, if composition is proved worst there; else None."""
+        """The round at its largest distance, if that is proved the worst to compose; else None."""
         noise = noisy_sum(self.spec, setting)
         return noise if noise.log_concave else None
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
-        """Log-probability of the noise from x to the answer modulo q, with wraps, but for 1e-17."""
+        """Log-probability of the noise from x to the answer modulo q, up to wraps of mass 1e-17."""
         law = noise_table(self.spec.noise_epsilon, self.spec.shares)
         noise = np.asarray(
             (answers[:, None] - np.arange(self.spec.domain)) % self.spec.modulus, dtype=np.float64
@@ -147,7 +147,7 @@ class SplitMixAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along ε of one whole noise, with the least modulus and pieces that are enough."""
+        """Specs along ε of one whole noise, with the least sufficient modulus and pieces."""
         safest = pure_rate(target)
         total = target.epsilon * (1 if target.adjacency is Adjacency.STANDARD else target.reach)
         security = mixing_security(total, target.delta, target.rounds)

@@ -1,4 +1,4 @@
-"""Bisection that always returns the end at which the condition was found to hold.
+"""Bisection that always returns an end at which the condition holds.
 
 A bound read off at that end is a bound, however rounding bends the condition in between. Pure.
 """
@@ -28,7 +28,7 @@ def bisect(holds: Callable[[float], bool], passing: float, failing: float, steps
 
 
 def bisect_whole(holds: Callable[[int], bool], passing: int, failing: int) -> int:
-    """Last whole number at which a monotone condition holds, on the way to `failing`.
+    """Last whole number, from `passing` towards `failing`, at which a monotone condition holds.
 
     Arguments as in `bisect`; `passing` where the condition holds nowhere in between.
     """
@@ -44,7 +44,7 @@ def bisect_whole(holds: Callable[[int], bool], passing: int, failing: int) -> in
 def bisect_magnitude(
     holds: Callable[[float], bool], passing: float, *, smallest: float, shrink: float
 ) -> float:
-    """Passing end above 0, to a thousandth, of a condition that fails towards 0.
+    """Smallest positive number, to a thousandth, at which a condition that fails near 0 holds.
 
     The threshold may be smaller than `passing` by orders of magnitude: the end is divided by
     `shrink` until the condition fails, and then bisected in the logarithm. A result of at most

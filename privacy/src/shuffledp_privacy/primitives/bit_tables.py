@@ -1,4 +1,4 @@
-"""Tables of sums of few flipped bits, for whole curves: convolutions of binomial windows.
+"""Tables of sums of a few flipped bits, for whole curves: convolutions of binomial windows.
 
 docs/accounting.md, Propositions K0 (windows) and S10 (the pair).
 """
@@ -19,7 +19,7 @@ LARGEST_VARIANCE: Final = 15_000.0
 
 
 def bits_are_few(bits: int, flip: float) -> bool:
-    """True if the sum of `bits` flipped bits has a short table."""
+    """True if the sum of `bits` flipped bits is short enough for a table."""
     return bits * flip * (1.0 - flip) <= LARGEST_VARIANCE
 
 
@@ -47,7 +47,7 @@ def bit_divergence(zeros: int, ones: int, distance: int, flip: float, epsilon: F
 
 
 def _law(zeros: int, ones: int, flip: float) -> tuple[int, Floats, float]:
-    """First point, ln P and its error of Bin(zeros, a) - Bin(ones, a), but for 4 `TAIL` of mass."""
+    """First point, ln P and its error of Bin(zeros, a) - Bin(ones, a), without 4 `TAIL` of mass."""
     up = binomial_window(zeros, flip)
     down = binomial_window(ones, flip)
     # Only positive terms: the errors stay relative.

@@ -86,7 +86,7 @@ class BitSum:
         return np.asarray(np.log(weight), dtype=np.float64)
 
     def _tilt_bits(self, tilt: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Tilted probabilities that a zero and a one bit are flipped, each with its complement.
+        """Tilted probabilities of a flip of a zero and of a one, each with its complement.
 
         Nothing cancels.
         """
@@ -107,7 +107,7 @@ class BitSum:
         return np.asarray(up + down, dtype=np.float64)
 
     def cumulant_error(self, tilt: Floats) -> Floats:
-        """Bound from a few roundings of each bit's argument, and of each of the two sums."""
+        """Bound on the error of `cumulant`, from a few roundings per argument and per sum."""
         up, down = self._cumulants(tilt)
         left = self.zeros * np.minimum(self.flip * np.abs(np.expm1(tilt)), 1.0)
         right = self.ones * np.minimum(self.flip * np.abs(np.expm1(-tilt)), 1.0)
@@ -116,7 +116,7 @@ class BitSum:
         )
 
     def condition(self, tilt: Floats) -> Floats:
-        """1, because nothing cancels."""
+        """Error growth of the tilt, 1: nothing cancels."""
         return np.ones_like(tilt)
 
     def mean(self, tilt: Floats) -> Floats:
@@ -130,7 +130,7 @@ class BitSum:
         return self.zeros * first * not_first + self.ones * second * not_second
 
     def room(self, tilt: Floats, sign: int) -> Floats:  # noqa: ARG002
-        """Practically unlimited: any tilt is allowed."""
+        """Distance that the tilt may move, practically unlimited."""
         return np.full_like(tilt, 700.0)
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
@@ -155,7 +155,7 @@ class BitSum:
 
 
 def _bit_cdfs(laws: BitSum, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
-    """`log_cdfs`, with 1 - P(X >= t + 1) where a nearly one-point law leaves no digits (S3)."""
+    """`log_cdfs`, by 1 - P(X >= t + 1) if a law near a point mass leaves no digits (S3)."""
     cdfs = log_cdfs(laws, first, second)
     low, high = (np.concatenate([getattr(cdf, side) for cdf in cdfs]) for side in ("low", "high"))
     rows = np.flatnonzero(high - low > VAGUE)
@@ -179,7 +179,7 @@ def _column(values: Floats | float, tilt: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class BitPair:
-    """Pair of laws with d bits that are 0 under P and 1 under Q, besides equal ones.
+    """Pair (P, Q) of sums of bits: d bits are 0 under P and 1 under Q, the others are equal.
 
     An `OrderedPair` with rows.
     """
@@ -243,7 +243,7 @@ class BitPair:
         return LogValues(replace(near.low - far.high), replace(near.high - far.low))
 
     def guess(self, epsilon: Floats) -> Floats:
-        """Guess of the threshold: midpoint of the means at the tilt that belongs to ε."""
+        """First guess of the threshold: midpoint of the means at the tilt that belongs to ε."""
         size = np.minimum(
             epsilon / self.distance, 0.999999 * np.log((1 - self.flip) / self.flip) + 1e-12
         )
@@ -315,7 +315,7 @@ class OrderedSums:
         return LogValues(replace(near.low - far.high), replace(near.high - far.low))
 
     def guess(self, epsilon: Floats) -> Floats:
-        """Guess of the threshold: where Gaussian laws of these means have the ratio e^E."""
+        """First guess of the threshold: Gaussian laws with these means have the ratio e^E there."""
         middle = 0.5 * (self._mean(self.first) + self._mean(self.second))
         start = np.clip(
             middle - epsilon * self.spread() ** 2 / np.maximum(self.shift(), 1e-12),

@@ -1,4 +1,4 @@
-"""Bounds of several histograms in one submission, behind the dummies of one honest node.
+"""Bounds for several histograms in one submission, hidden by one honest node's dummies.
 
 Pure; docs/accounting.md, N9.
 """
@@ -62,7 +62,7 @@ class ColumnsAnalysis(OpenValueAnalysis):
         distance: int,  # noqa: ARG002
         epsilons: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """δ at each total ε, of a change of every column."""
+        """δ at each total ε, for a change in every column."""
         return self._losses().certified_delta(np.asarray(epsilons, dtype=np.float64))
 
     def _losses(self) -> PrivacyLosses:
@@ -73,12 +73,12 @@ class ColumnsAnalysis(OpenValueAnalysis):
 
 
 def safest_rate(target: Target, columns: int) -> float:
-    """ε of the noise in one count whose columns together meet the target, but for their ends."""
+    """ε of the noise in one count at which all columns meet the target, apart from the ends."""
     return target.epsilon / target.rounds / (2 * columns) * AIM * (1 - 2.0**-20)
 
 
 def guessed_rate(target: Target, columns: int) -> float:
-    """First guess of that ε for a search."""
+    """First guess of the ε of the noise in one count, for a search."""
     safest = safest_rate(target, columns)
     if target.rounds == 1:
         return safest
@@ -88,7 +88,7 @@ def guessed_rate(target: Target, columns: int) -> float:
 def least_dummies(
     kind: str, sizes: tuple[int, ...], rate: Fraction, target: Target
 ) -> tuple[int, int]:
-    """The least mean and spare number of dummies of a node that the target allows.
+    """The least mean and spare number of one node's dummies that meet the target.
 
     Raises:
         CannotCertify: a node would add too many.

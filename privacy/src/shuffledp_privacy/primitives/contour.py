@@ -74,7 +74,7 @@ class TiltedLaw(Protocol):
         """The laws of the rows with these indices."""
 
     def saddle(self, threshold: Floats) -> Floats:
-        """A tilt whose mean is near the threshold; it need not be exact."""
+        """A tilt at which the mean is near the threshold; an approximation is enough."""
 
     def cumulant(self, tilt: Floats) -> Floats:
         """ln G(e^s)."""
@@ -83,7 +83,7 @@ class TiltedLaw(Protocol):
         """A bound on the absolute rounding error of `cumulant`."""
 
     def condition(self, tilt: Floats) -> Floats:
-        """Factor by which a rounding of the tilt's parameters grows in the modulus and the phase.
+        """Growth factor of rounding errors of the tilt in modulus and phase.
 
         At least 1.
         """
@@ -95,7 +95,7 @@ class TiltedLaw(Protocol):
         """Variance of the tilted law."""
 
     def room(self, tilt: Floats, sign: int) -> Floats:
-        """How far the tilt may move in the direction `sign` before it leaves its domain."""
+        """Distance that the tilt may move in the direction `sign` within its domain."""
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
         """ln |G(e^{s+iθ}) / G(e^s)|.
@@ -104,7 +104,7 @@ class TiltedLaw(Protocol):
         """
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
-        """Argument of G(e^{s+iθ}) / G(e^s), and the size of the parts whose difference it is."""
+        """Argument of G(e^{s+iθ}) / G(e^s), and the size of the parts that are subtracted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ def log_pmf(law: TiltedLaw, threshold: Floats) -> LogValues:
 
 
 def log_cdfs(laws: TiltedLaw, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
-    """`log_cdf` of the first half of the rows at `first` and the other half at `second`."""
+    """`log_cdf` of the first half of the rows at `first`, and of the second half at `second`."""
     return _halves(log_cdf(laws, np.concatenate([first, second])))
 
 
 def log_pmfs(laws: TiltedLaw, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
-    """`log_pmf` of both halves of the laws' rows.
+    """`log_pmf` of the first half of the rows at `first`, and of the second half at `second`.
 
     A few rows take as long as one, because most of the cost is per call.
     """
@@ -150,7 +150,7 @@ def log_pmfs(laws: TiltedLaw, first: Floats, second: Floats) -> tuple[LogValues,
 
 
 def twice(law: TiltedLaw, rows: int) -> TiltedLaw:
-    """All rows of a law twice, to evaluate it at two thresholds in one call."""
+    """A law with all rows repeated, to evaluate it at two thresholds in one call."""
     return law.rows(np.tile(np.arange(rows), 2))
 
 
@@ -236,7 +236,7 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
 
 
 def _near_pole(law: TiltedLaw, threshold: Floats, tilt: Floats) -> Floats:
-    """Tilts below 0 that are halved until e^{K(s) - st} is no more than `_LARGEST_SCALE` nats.
+    """Halve tilts below 0 until e^{K(s) - st} is at most `_LARGEST_SCALE` nats.
 
     Of a law with nearly all its mass in one point, a tilt by its deviation would move the mean far
     beyond the threshold. Any tilt below 0 is sound.
@@ -258,7 +258,7 @@ def _period(
     *,
     cumulative: bool,
 ) -> Floats:
-    """Period N, odd, for which each alias is below exp(-lost) of exp(scale)."""
+    """Odd period N at which each alias is below exp(-lost) of exp(scale)."""
     deviation = np.maximum(np.sqrt(law.variance(tilt)), 1e-3)
     sides = [_reach(law, threshold, tilt, deviation, 0.95 * law.room(tilt, -1), -1, lost)]
     if cumulative:
@@ -283,7 +283,7 @@ def _reach(
     sign: int,
     lost: Floats,
 ) -> Floats:
-    """Distance beyond which Chernoff's bound at the tilt s + sign*u leaves less than exp(-lost)."""
+    """Distance beyond which Chernoff's bound at the tilt s + sign*u is below exp(-lost)."""
     best = np.full_like(tilt, np.inf)
     # In deviations for laws near a Gaussian, absolute for laws that hardly leave one point.
     start = law.cumulant(tilt)
@@ -300,7 +300,7 @@ def _reach(
 
 
 def _node_counts(law: TiltedLaw, tilt: Floats, period: Floats, lost: Floats) -> Floats:
-    """Number of nodes on one side with a modulus above exp(-lost)."""
+    """Number of quadrature nodes on one side with a modulus above exp(-lost)."""
     high = np.minimum(9.3 / np.maximum(np.sqrt(law.variance(tilt)), 1e-3), np.pi)
     modulus = law.log_envelope if isinstance(law, Enveloped) else law.log_modulus
     for _ in range(64):
@@ -323,7 +323,7 @@ def _sum(
     *,
     cumulative: bool,
 ) -> tuple[Floats, Floats]:
-    """The trapezoidal sum divided by exp(scale), and the absolute error of it."""
+    """The trapezoidal sum divided by exp(scale), and its absolute error."""
     column = tilt[:, None]
     counter = np.arange(int(nodes.max()) + 1, dtype=np.float64)[None, :]
     active = counter <= nodes[:, None]

@@ -1,4 +1,4 @@
-"""Tables of the law of a sum of equal, symmetric variables that are kept within [-c, c].
+"""Tables of the law of a sum of equal, symmetric variables bounded by [-c, c].
 
 ln P is tabulated piece by piece. Each piece comes from one transform under an exponential tilt
 whose mean lies in it, so that the logarithms have many digits at any depth (docs/accounting.md,
@@ -64,7 +64,7 @@ class EvenSum:
         return self.count * (self.pmf.size - 1)
 
     def tilts(self, around: float, sign: float) -> Floats:
-        """Tilts beyond `around`, at which what lies far away is bounded."""
+        """Tilts beyond `around`, from which the mass far away is bounded."""
         widest = _LARGEST_POWER / max(self.pmf.size - 1, 1)
         moves = self.rate * np.geomspace(0.01, 8.0, 28)
         tilts = around + sign * moves
@@ -77,13 +77,13 @@ class EvenSum:
         return np.asarray(self.count * np.log1p(4.0 * (squares @ self.pmf[1:])), dtype=np.float64)
 
     def mean(self, tilt: float) -> float:
-        """Mean under the tilt; a guide only."""
+        """Approximate mean under the tilt."""
         steps = np.arange(1, self.pmf.size)
         slope = 2.0 * float((steps * np.sinh(tilt * steps)) @ self.pmf[1:])
         return self.count * slope / math.exp(float(self.cumulant(np.array([tilt]))[0]) / self.count)
 
     def saddle(self, middle: float) -> float:
-        """The tilt with about this mean, within the range of tilts."""
+        """The tilt with about the mean `middle`, within the range of tilts."""
         widest = _LARGEST_POWER / max(self.pmf.size - 1, 1)
         return bisect(
             lambda tilt: self.mean(tilt) <= middle,
@@ -93,7 +93,7 @@ class EvenSum:
         )
 
     def edge(self, tilt: float, sign: float, lost: float) -> int:
-        """Distance from 0 beyond which a share of e^-lost of the tilted law is left at most."""
+        """Distance from 0 beyond which at most e^-lost of the tilted law lies."""
         tilts = self.tilts(tilt, sign)
         if not tilts.size:  # at the widest tilt nothing bounds the sum but its support
             return self.support
@@ -133,7 +133,7 @@ def tabulate_even_sum(law: EvenSum, distance: int) -> KeptTable | None:
 
 
 def _piece(law: EvenSum, tilt: float, start: int) -> tuple[Floats, float] | None:
-    """Logarithms from `start` on, as far as this tilt knows them, and their error.
+    """Logarithms from `start` on, as far as this tilt resolves them, and their error.
 
     None for no point, or where the transform would be too long.
     """

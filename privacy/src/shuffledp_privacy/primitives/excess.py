@@ -93,7 +93,7 @@ class Draw:
         return math.log1p(max(float(self.masses @ np.expm1(tilt * self.values)), -1 + UNIT))
 
     def rounding(self, tilt: float) -> float:
-        """Bound on the error of `log_moment`, from rounding of masses and sums."""
+        """Bound on the rounding error of `log_moment`."""
         spread = float(self.masses @ _size_of_growth(tilt * self.values))
         return (
             (self.values.size + 16) * 2 * UNIT * spread / math.exp(min(0.0, self.log_moment(tilt)))
@@ -108,7 +108,7 @@ class Draw:
 
 
 def _size_of_growth(exponent: Floats) -> Floats:
-    """Scale of the rounding error of e^x - 1 and of x: |x| e^x above 0.
+    """Scale of the rounding errors of e^x - 1: |x| e^x for x > 0, else |x|.
 
     Below 0 it is at most |x| or 1.
     """
@@ -119,7 +119,7 @@ def _size_of_growth(exponent: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Contour:
-    """The contour of the sum: tilt c, period T, noise σ, nodes beyond 0, ln of the largest term."""
+    """Contour for the sum: tilt c, period T, noise σ, nodes beyond 0, ln of the largest term."""
 
     tilt: float
     period: float
@@ -131,7 +131,7 @@ class _Contour:
 def mean_excess(
     draw: Draw, trials: int, goal: float = 0.0, coarse: float = 1.0
 ) -> tuple[float, float]:
-    """𝔼[(V_1 + ... + V_h)_+]/h: never above the truth, and never below it.
+    """Lower and upper bound of 𝔼[(V_1 + ... + V_h)_+]/h.
 
     Args:
         draw: the law of V.
@@ -161,7 +161,7 @@ def mean_excess(
 
 
 def _enumerate(draw: Draw, trials: int) -> tuple[float, float]:
-    """Both bounds by summing over the multinomial law of the numbers of each value and of 0."""
+    """Both bounds, by summing over the multinomial law of how often each value occurs."""
     outcomes = math.comb(trials + draw.values.size, draw.values.size)
     spend_work(CALL_COST + 10 * VALUE_COST * outcomes)
     used = np.zeros(1, dtype=np.int64)
@@ -190,7 +190,7 @@ def _enumerate(draw: Draw, trials: int) -> tuple[float, float]:
 
 
 def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
-    """Upper bound e^(h K(c) - 1)/(c h) of the same mean, for many laws, each at a suitable c.
+    """Upper bounds e^(h K(c) - 1)/(c h) of `mean_excess` for many laws, each at a suitable c.
 
     Args:
         masses: common to all, shape (values,).
@@ -226,7 +226,7 @@ def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
 
 
 def saddle(draw: Draw, trials: int) -> float:
-    """The tilt c at which e^(h K(c))/c² is about least."""
+    """The tilt c at which e^(h K(c))/c² is nearly least."""
     largest = float(draw.values.max())
     steepest = LARGEST_EXPONENT / largest
 
@@ -255,7 +255,7 @@ def _contour(draw: Draw, trials: int, shrink: float) -> _Contour:
 
 
 def _period(draw: Draw, trials: int, tilt: float, deviation: float, about: float) -> float:
-    """T for which the nearest aliases on both sides are negligible against e^`about`."""
+    """Period T at which the nearest aliases on both sides are negligible against e^`about`."""
     left = 30.0 / tilt
     for _ in range(3):
         left = max(0.0, math.log(left + deviation) - about + ALIAS) / tilt
@@ -269,7 +269,7 @@ def _period(draw: Draw, trials: int, tilt: float, deviation: float, about: float
 
 
 def _evaluate(draw: Draw, trials: int, contour: _Contour) -> tuple[float, float]:
-    """Both bounds from one contour, divided by h; the lower one also subtracts the aliases."""
+    """Both bounds from one contour, divided by h; aliases are subtracted from the lower one."""
     spend_work(CALL_COST + contour.nodes * (NODE_COST + VALUE_COST * draw.values.size))
     frequency = 2 * math.pi / contour.period * np.arange(contour.nodes + 1)
     moment, error = _moments(draw, contour.tilt, 2 * math.pi / contour.period, contour.nodes)
@@ -367,6 +367,6 @@ def _moments(
 
 
 def _turns(angle: Floats) -> NDArray[np.complex128]:
-    """e^(ix) - 1 to a few units of roundoff of itself."""
+    """e^(ix) - 1, with a relative error of a few units of roundoff."""
     half = np.sin(0.5 * angle)
     return np.asarray(2 * half * (1j * np.cos(0.5 * angle) - half), dtype=np.complex128)

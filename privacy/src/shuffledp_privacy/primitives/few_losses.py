@@ -1,4 +1,4 @@
-"""Bounds of a round whose privacy losses are known exactly, for mechanisms with noise of nodes.
+"""Bounds for rounds whose few privacy losses are known exactly, with noise of nodes.
 
 Pure; docs/accounting.md, N3.
 """
@@ -40,22 +40,22 @@ class OpenValueAnalysis(Analysis):
     spec: Spec
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
-        """No guarantee without k-RR, since the report is the value; otherwise that of k-RR."""
+        """No guarantee without k-RR, because the report is the value; with k-RR, its ε_L."""
         if getattr(self.spec, "blanket", 0):
             return response_bounds(self.spec)  # type: ignore[arg-type]
         return CorruptedBounds(math.inf, 0.0, (OPEN,))
 
     def standard_error(self, users: int) -> float:  # noqa: ARG002
-        """0, because users add no noise."""
+        """0, because the users' reports have no noise."""
         return 0.0
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """0 at the value itself."""
+        """Log-likelihood: 0 at the value itself, -inf at all others."""
         return np.where(answers[:, np.newaxis] == np.arange(self.spec.domain), 0.0, -np.inf)
 
 
 def delta_of_losses(losses: PrivacyLosses, epsilon: float, basis: tuple[str, ...]) -> Bounds:
-    """Certified and attained δ at a total ε."""
+    """Certified and attained δ at a total ε, with the certificate's basis."""
     certified = certified_delta(losses, epsilon)
     return Bounds(certified, min(losses.attained_delta(epsilon), certified), None, basis)
 
@@ -92,6 +92,6 @@ def attained_of_losses(losses: PrivacyLosses, delta: float) -> float:
 
 
 def epsilon_of_losses(losses: PrivacyLosses, delta: float, basis: tuple[str, ...]) -> Bounds:
-    """Certified and attained ε at δ."""
+    """Certified and attained ε at δ, with the certificate's basis."""
     certified = least_epsilon(losses, delta)
     return Bounds(certified, min(down(attained_of_losses(losses, delta)), certified), None, basis)

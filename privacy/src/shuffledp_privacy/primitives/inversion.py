@@ -1,4 +1,4 @@
-"""Inversion of a falling δ(ε) curve: ε at a given δ, rigorous on either side.
+"""Inversion of a falling curve δ(ε): rigorous bounds of ε at a given δ.
 
 A certified ε is a point where the UPPER bound of δ was found to be small enough, an attained ε one
 where the LOWER bound was found to be large enough. Because the true curve falls, both are sound for
@@ -25,7 +25,7 @@ MAX_STEPS = 200
 def certified_epsilon(
     upper: Curve, delta: float, ceiling: float, tolerance: float = TOLERANCE
 ) -> float:
-    """Finds the smallest ε in [0, ceiling] with upper(ε) <= delta. Nats; never below the truth.
+    """The smallest ε in [0, ceiling] found with upper(ε) <= delta. Nats; never below the truth.
 
     Args:
         upper: an upper bound of δ at each ε >= 0.
@@ -55,7 +55,7 @@ def certified_epsilon(
 
 
 def attained_epsilon(lower: Curve, delta: float, ceiling: float) -> float:
-    """Finds the largest ε in [0, ceiling] with lower(ε) >= delta; 0 if there is none.
+    """The largest ε in [0, ceiling] found with lower(ε) >= delta; 0 without one.
 
     Nats; never above the truth.
 
@@ -81,7 +81,7 @@ def attained_epsilon(lower: Curve, delta: float, ceiling: float) -> float:
 def _narrow(
     curve: Curve, delta: float, left: float, right: float, tolerance: float = TOLERANCE
 ) -> tuple[float, float]:
-    """A bracket of relative width `tolerance` with curve(left) > delta >= curve(right) as probed.
+    """A bracket of relative width `tolerance` with probed curve(left) > delta >= curve(right).
 
     Illinois steps on ln δ (order 1.44), kept off the ends by a part of the tolerance so that both
     ends move in. Until the right end is near, and whenever eight steps were not enough, the bracket

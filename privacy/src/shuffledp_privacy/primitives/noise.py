@@ -37,17 +37,17 @@ CONTOUR_FROM = 64.0
 
 
 def rounded_ratio(epsilon: Fraction) -> float:
-    """φ = exp(-epsilon) as a double, rounded down by a few units: never more noise than true."""
+    """φ = exp(-epsilon) as a float, rounded down: never more noise than in truth."""
     rate = float(epsilon)
     # The rounding of ε to a double is relative, so that φ may be off by ε 2^-53 of itself.
     return max(0.0, math.exp(-rate) * (1.0 - (4 + 2 * rate) * UNIT) - 2.0**-1074)
 
 
 class SumNoise(Protocol):
-    """Total noise of the honest users, as the analysis needs it."""
+    """Law of the total noise of the honest users, as analyses use it."""
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
-        """HS_E(d), E >= 0, row by row: (never below, never above) the truth."""
+        """Upper and lower bound of HS_E(d) for E >= 0, row by row: (certified, attained)."""
 
     def least(
         self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
@@ -71,7 +71,7 @@ class SgdlLaw:
         return 2.0
 
     def rows(self, index: NDArray[np.intp]) -> SgdlLaw:  # noqa: ARG002
-        """The law itself: all rows are alike."""
+        """The law itself, because all rows are alike."""
         return self
 
     @property
@@ -103,12 +103,12 @@ class SgdlLaw:
         )
 
     def cumulant_error(self, tilt: Floats) -> Floats:
-        """The rounding of the argument of ln(1 - x), magnified by 1/(1 - x)."""
+        """Rounding error of the argument of ln(1 - x), magnified by 1/(1 - x)."""
         inner = 4 * self.ratio * np.sinh(0.5 * tilt) ** 2 / self.rest**2
         return np.asarray(8 * UNIT * self.shape * inner * self.condition(tilt), dtype=np.float64)
 
     def condition(self, tilt: Floats) -> Floats:
-        """Cancellation in the gap to the largest tilt: (1 - φ + φu) / (1 - φ - φu), u = e^|s| - 1.
+        """Error growth near the largest tilt: (1 - φ + φu) / (1 - φ - φu), u = e^|s| - 1.
 
         It is at least 1.
         """
@@ -127,7 +127,7 @@ class SgdlLaw:
         return np.asarray(self.shape * (up * (1 + up) + down * (1 + down)), dtype=np.float64)
 
     def room(self, tilt: Floats, sign: int) -> Floats:
-        """Distance to the ends of |s| < -ln φ, where the generating function is finite."""
+        """Distance to the ends of |s| < -ln φ, where the generating function becomes infinite."""
         return -math.log(self.ratio) - sign * tilt
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
@@ -139,7 +139,7 @@ class SgdlLaw:
         return np.asarray(-0.5 * self.shape * both, dtype=np.float64)
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
-        """r (arctan of the rising part - arctan of the falling part)."""
+        """r (arctan of the rising part - arctan of the falling part), and the parts' size."""
         up = self._odds(tilt)
         down = self._odds(-tilt)
         sine = np.sin(angle)
@@ -182,7 +182,7 @@ class ShiftedPair:
         return LogValues(np.where(lost, np.inf, low), np.where(lost, np.inf, high))
 
     def guess(self, epsilon: Floats) -> Floats:
-        """Midpoint of the tilted means at s = -E/d."""
+        """First guess of the threshold: midpoint of the tilted means at s = -E/d."""
         # Inside the range of tilts: at its end the tilted mean is infinite.
         tilt = -np.minimum(epsilon / self.distance, 0.999 * self.law.room(np.zeros(1), 1))
         return self.law.mean(tilt) + 0.5 * self.distance
@@ -203,7 +203,7 @@ class ContourNoise:
     law: SgdlLaw
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
-        """HS_E(d), (never below, never above) the truth."""
+        """Upper and lower bound of HS_E(d): (certified, attained)."""
         brackets = hockey_stick(ShiftedPair(self.law, distance.astype(np.float64)), epsilon)
         return np.minimum(brackets.upper, self._variation(distance)), brackets.lower
 
@@ -223,7 +223,7 @@ class ContourNoise:
         return certified, attained
 
     def _variation(self, distance: NDArray[np.int64]) -> Floats:
-        """HS_0(d) is at most d P(0), P(0) at most that of one discrete Laplace draw, (1-φ)/(1+φ).
+        """d P(0), a bound of HS_0(d), with P(0) at most (1-φ)/(1+φ) of one discrete Laplace draw.
 
         Rounded up (S4).
         """
@@ -233,10 +233,10 @@ class ContourNoise:
 
 @dataclass(frozen=True, slots=True)
 class NoNoise:
-    """`SumNoise` for φ = 0 in double precision (ε above 745): the sum is revealed."""
+    """`SumNoise` if φ is 0 in double precision (ε above 745), so that the sum is revealed."""
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """Trivial bounds: 1 from above, 0 from below."""
+        """Trivial bounds of HS_E: 1 from above, 0 from below."""
         return np.ones_like(epsilon), np.zeros_like(epsilon)
 
     def least(
@@ -250,13 +250,13 @@ class NoNoise:
 
 
 def rounded_shape(shape: Fraction) -> float:
-    """r as a double, rounded down: never more noise than in truth."""
+    """r as a float, rounded down: never more noise than in truth."""
     return math.nextafter(float(shape), 0.0) if Fraction(float(shape)) > shape else float(shape)
 
 
 @lru_cache(maxsize=16)
 def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
-    """Law SGDL(r, exp(-epsilon)) in a representation that is exact enough and fast.
+    """Law SGDL(r, exp(-epsilon)), in the fastest representation that is exact enough.
 
     Args:
         shape: r = honest users times their share, in (0, 1e9].
@@ -291,7 +291,7 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
 
 
 def table_length(shape: float, ratio: float) -> int:
-    """Length of a table beyond which less than e^-100 remains.
+    """Length of a table beyond which less than e^-100 of the mass lies.
 
     By Chernoff's bound at nine tenths of the largest tilt.
     """

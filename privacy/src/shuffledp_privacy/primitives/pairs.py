@@ -40,7 +40,7 @@ _OVERSHOOTS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
 
 
 class OrderedPair(Protocol):
-    """Rows of pairs (P, Q), P below Q in the likelihood-ratio order."""
+    """Rows of pairs (P, Q) of laws, with P below Q in the likelihood-ratio order."""
 
     def rows(self, index: NDArray[np.intp]) -> OrderedPair:
         """The pairs of the rows with these indices."""
@@ -55,18 +55,18 @@ class OrderedPair(Protocol):
         """ln P(t)/Q(t), bracketed; +inf below the support, -inf above it."""
 
     def guess(self, epsilon: Floats) -> Floats:
-        """A threshold near the last one whose ratio is at least e^E; it need not be exact."""
+        """A threshold near the last one with a ratio of at least e^E; need not be exact."""
 
     def spread(self) -> Floats:
-        """Standard deviation of P, roughly."""
+        """Approximate standard deviation of P."""
 
     def shift(self) -> Floats:
-        """Difference of the means of Q and P, roughly."""
+        """Approximate difference of the means of Q and P."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Two-sided bounds of HS_E(P||Q), with ln P and ln Q at the best threshold for its slope."""
+    """Two-sided bounds of HS_E(P||Q), and ln P and ln Q at the best threshold, for the slope."""
 
     upper: Floats
     lower: Floats
@@ -76,7 +76,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """The last integer with a computed log ratio of at least ε, and the ratios there and above.
+    """The last integer with a computed log ratio >= ε, and the ratios there and one above.
 
     The second ratio is that of the next integer.
     """
@@ -100,10 +100,7 @@ class _Bracket:
         self._evaluate(np.arange(rows), np.arange(rows))
 
     def widen(self, steps: float) -> bool:
-        """Moves every row that lies to one side of its edge by some steps.
-
-        True if there was any.
-        """
+        """Move every row that lies on one side of its edge; return True if there was any."""
         too_high = self.at_low.low < self.epsilon
         moved = np.flatnonzero(too_high | (self.at_high.low >= self.epsilon))
         down, up = moved[too_high[moved]], moved[~too_high[moved]]
@@ -116,7 +113,7 @@ class _Bracket:
         return bool(moved.size)
 
     def narrow(self, *, along: bool) -> bool:
-        """Narrow every row that is wider than 1 and whose edge is not settled; return True if any.
+        """Narrow every row that is wider than 1 and not settled; return True if any was.
 
         Half way, or `along` the line through its ends to a ratio that counts as known: the log
         ratio is nearly straight, so that this ends most searches; where it is not, a line may creep
@@ -148,7 +145,7 @@ class _Bracket:
         )
 
     def edge(self) -> _Edge:
-        """The edge of each row, once all rows are as narrow as they can be."""
+        """The edge of each row, once no row can be narrowed any more."""
         # The ratio falls: what holds at `low` from above holds at the next point, too.
         close = self.high - self.low > 1.0
         low = np.where(close, self.at_low.low, self.at_high.low)
@@ -165,7 +162,7 @@ class _Bracket:
             return np.asarray((self.at_low.low >= self.epsilon) & (above <= 2.0 * width))
 
     def _evaluate(self, low: NDArray[np.intp], high: NDArray[np.intp]) -> None:
-        """The log ratios at the low ends of some rows and at the high ends of some, in one call."""
+        """Evaluate the log ratios at the low ends of some rows and at the high ends of others."""
         rows = np.concatenate([low, high])
         if rows.size:
             spend_work(STEP_COST)
@@ -198,7 +195,7 @@ def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
 def _mass_in_doubt(
     pair: OrderedPair, epsilon: Floats, best: Floats, matters: NDArray[np.bool_]
 ) -> Floats:
-    """Mass that covers all points in doubt: P(Y <= t + R) if the ratio is below e^E, else 1."""
+    """Bound on the mass of doubtful points: P(Y <= t + R) if the ratio is below e^E, else 1."""
     mass = np.ones_like(best)
     rows = np.flatnonzero(matters)
     if rows.size:
@@ -210,7 +207,7 @@ def _mass_in_doubt(
 
 
 def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
-    """Brackets HS_E(P||Q) for each row, E >= 0 in nats (total); shape (rows,).
+    """Two-sided bounds of HS_E(P||Q) for each row, E >= 0 in nats (total); shape (rows,).
 
     At the chosen threshold t the ratio may fall short of e^E by the factor e^-lack, and just above
     it exceed e^E by e^excess. The points in doubt change the sum by at most e^lack - 1 + excess of
@@ -269,7 +266,7 @@ def least_epsilon(
 
 
 def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floats]:
-    """The root of HS_E + c(1 + e^E) - δ from the left, and a lower bound of the root for c = 0.
+    """Newton's root of HS_E + c(1 + e^E) - δ, and a lower bound of the root for c = 0.
 
     inf if there is no root.
 

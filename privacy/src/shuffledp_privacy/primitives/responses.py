@@ -1,4 +1,4 @@
-"""Code shared by mechanisms that may apply k-RR to values before dummies hide them.
+"""Code shared by mechanisms that may apply k-RR before dummies hide the reports.
 
 Pure; docs/accounting.md, K16 and N8.
 """
@@ -22,19 +22,19 @@ _KEPT: Final = "K7: a report alone is k-RR, whose likelihood ratio is at most (1
 
 
 class RespondingSpec(Protocol):
-    """A histogram whose values are answered by k-RR."""
+    """A histogram whose reports are k-RR of the values."""
 
     @property
     def symbols(self) -> int:
-        """k."""
+        """Number of symbols, k."""
 
     @property
     def blanket(self) -> Fraction:
-        """γ; 0 if the true values are sent."""
+        """Blanket γ of k-RR; 0 if the true values are sent."""
 
 
 def blanket_for(epsilon: float | None, symbols: int) -> Fraction:
-    """The least γ, rounded to few bits, with which a report's ε_L meets the limit; 0 without one.
+    """The least γ, with few bits, at which ε_L is at most `epsilon`; 0 without a limit.
 
     Raises:
         CannotCertify: the limit is 0, or so small that no report would depend on its value.

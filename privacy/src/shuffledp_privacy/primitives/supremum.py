@@ -48,11 +48,11 @@ class Boxes:
         return len(self.d_low)
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Boxes:
-        """The rows that an index or a mask selects."""
+        """The rows selected by an index or a mask."""
         return Boxes(self.d_low[index], self.d_high[index], self.j_low[index], self.j_high[index])
 
     def join(self, other: Boxes) -> Boxes:
-        """The rows of both, one after the other."""
+        """Concatenate the rows of both sets of boxes."""
         return Boxes(
             np.concatenate([self.d_low, other.d_low]),
             np.concatenate([self.d_high, other.d_high]),
@@ -66,7 +66,7 @@ class Boxes:
         return np.asarray((self.d_low == self.d_high) & (self.j_low == self.j_high), dtype=np.bool_)
 
     def cut(self, compositions: int) -> Boxes:
-        """Halve each box on the side that loses more: ln d, or half the share of compositions."""
+        """Halve each box along the axis that loses more: ln d, or the share of compositions."""
         # Over d in a..b the bound E(b)/a is loose by up to b/a (S5).
         along = np.log(self.d_high / self.d_low)
         across = 0.5 * (self.j_high - self.j_low) / max(compositions, 1)
@@ -80,7 +80,7 @@ class Boxes:
 
 
 def distance_boxes(low: int, high: int, compositions: int = 0, blocks: int = 1) -> Boxes:
-    """A first cover of low..high times 0..compositions."""
+    """An initial cover of low..high times 0..compositions by boxes."""
     # In geometric steps: what a box loses is about the ratio of its ends.
     edges = np.unique(
         np.concatenate([np.round(np.geomspace(low, high, 24)), [low, high + 1]])
@@ -96,7 +96,7 @@ def _largest(
     holds: Callable[[Boxes, float], NDArray[np.bool_]],
     needed: Callable[[Boxes], Floats],
 ) -> float:
-    """Largest `needed` of all boxes, computed for some and for those that may exceed them.
+    """Largest `needed` of all boxes, evaluated only where it may exceed the largest so far.
 
     0 for no boxes.
     """
@@ -119,7 +119,7 @@ def certified_maximum(
     compositions: int = 0,
     few: int = FEW,
 ) -> float:
-    """Upper bound of max f, hardly above max(f, start (1 + slack)).
+    """Upper bound of max f, which is hardly above max(f, start (1 + slack)).
 
     Args:
         boxes: a cover of all points.

@@ -85,7 +85,7 @@ class NoiseTable:
         )
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
-        """HS_E(d), E >= 0, row by row: (never below, never above) the truth."""
+        """Upper and lower bound of HS_E(d) for E >= 0, row by row: (certified, attained)."""
         table = self._reaching(distance)
         steps = distance.astype(np.float64)
         if table is not self:
@@ -107,7 +107,7 @@ class NoiseTable:
         return self._bisect(distance, delta, clamped)
 
     def _reaching(self, distance: NDArray[np.int64]) -> NoiseTable:
-        """A table that also holds the points of Y + d, as a table's tails are only bracketed."""
+        """A table that extends to all points of Y + d, because tails are only bracketed."""
         # The threshold that decides lies in the inner half of a table that ends where e^-100 is
         # left.
         needed = min(self.last // 2 + int(distance.max(initial=0)), max(self.last, LONGEST_REACH))
@@ -117,7 +117,7 @@ class NoiseTable:
         return self if length == self.last else build_table(self.shape, self.ratio, length)
 
     def _spiky(self, steps: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
-        """HS_E for r < 1: ln P(y)/P(y-d) rises to y = 0, then falls: a run around 0 (S2)."""
+        """HS_E for r < 1, where ln P(y)/P(y-d) exceeds ε on an interval around 0 (S2)."""
         peak = self.mass(np.zeros_like(steps)).high - self.mass(steps).low
         left = self._edge(steps, epsilon, -1, np.full_like(steps, self.last))
         # Beyond d/2 the ratio is at most 1 (S2(e)).
@@ -159,7 +159,7 @@ class NoiseTable:
     def _bisect(
         self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
     ) -> tuple[Floats, Floats]:
-        """Inverts both bounds for r < 1 by bisection below ln P(0)/P(d), where HS is zero."""
+        """Invert both bounds for r < 1, by bisection below ln P(0)/P(d), where HS is zero."""
         steps = distance.astype(np.float64)
         peak = (self.mass(np.zeros_like(steps)).high - self.mass(steps).low) * (1 + 1e-12) + 1e-12
         with np.errstate(over="ignore"):
@@ -218,7 +218,7 @@ class TablePair:
         return self.table.at_least(-threshold), self.table.at_least(self.distance - threshold)
 
     def log_ratio(self, threshold: Floats) -> LogValues:
-        """ln P(t)/P(t - d), of the law continued beyond W by the ratio φ, which is log-concave too.
+        """ln P(t)/P(t - d), with the law continued beyond W by the ratio φ (also log-concave).
 
         Below -W it is called infinite: that mass is charged to `TINY`, and the search for a
         threshold ends.
@@ -233,7 +233,7 @@ class TablePair:
         )
 
     def guess(self, epsilon: Floats) -> Floats:
-        """Guess of the threshold: the middle, from which bisection starts."""
+        """First guess of the threshold: the middle, where bisection starts."""
         return np.floor(0.5 * self.distance) + 0.0 * epsilon
 
     def spread(self) -> Floats:

@@ -38,13 +38,13 @@ MAX_TRIALS = 4 * 10**18
 
 
 def outward(value: float) -> float:
-    """Rounds a certified number outward: never below the exact one. Any non-negative value."""
+    """Round a certified non-negative number up: never below the exact one."""
     # Among the smallest doubles the factor alone would change nothing.
     return math.nextafter(value * (1.0 + MARGIN), math.inf) if value > 0.0 else 0.0
 
 
 def inward(value: float) -> float:
-    """Rounds an attained number inward: never above the exact one. Any non-negative value."""
+    """Round an attained non-negative number down: never above the exact one."""
     return max(0.0, math.nextafter(value * (1.0 - MARGIN), 0.0))
 
 
@@ -182,7 +182,7 @@ def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
 
 
 def chords(window: Window, spacing: int) -> tuple[Floats, Floats]:
-    """Coarser law, LARGER in convex order, of the same mean: Σ w g(x) >= E g(X).
+    """A coarser law with the same mean, LARGER in convex order: Σ w g(x) >= E g(X).
 
     Each point's mass is split between the two nodes around it so that its mean is kept (K0,
     chords). For every convex g the new mean is an upper bound of the mean over the window. spacing
@@ -206,7 +206,7 @@ def chords(window: Window, spacing: int) -> tuple[Floats, Floats]:
 
 
 def cells(window: Window, spacing: int) -> tuple[Floats, Floats]:
-    """Coarser law of cell means, SMALLER in convex order: Σ w g(mean) <= E g(X) (Jensen).
+    """A coarser law of cell means, SMALLER in convex order: Σ w g(mean) <= E g(X) (Jensen).
 
     Returns:
         (means, weights), both of one shape; cells of no mass are left out.

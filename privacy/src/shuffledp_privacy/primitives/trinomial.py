@@ -118,14 +118,14 @@ class TrinomialTable:
         return (gained - z[..., np.newaxis] * (1 - margin)) / beta[..., np.newaxis]
 
     def _shift(self, row: Indices, margin: float) -> Floats:
-        """Mean of the trials by which an anchor differs, enlarged; added above, subtracted below.
+        """Mean of the trials by which an anchor differs, rounded up: added above, subtracted below.
 
         Added for the upper bound and subtracted for the lower one.
         """
         return self.ratio * (self.a - self.anchor[row]) * (1 + margin)
 
     def _locate(self, row: Indices, t: Floats) -> tuple[Indices, Floats, Floats]:
-        """Column to the left, fraction of a step beyond it, and distance beyond the last column."""
+        """Column left of t, fraction of a step beyond it, and distance beyond the last column."""
         position = (t - self.first[row]) / self.step
         last = self.mean.shape[1] - 1
         inside = np.clip(position, 0.0, float(last))

@@ -1,4 +1,4 @@
-"""Law of a sum of discrete Laplace noises that are conditioned on staying within [-c, c].
+"""Law of a sum of discrete Laplace noises, each conditioned on staying within [-c, c].
 
 P(N = j) is proportional to φ^|j| for |j| <= c, φ = exp(-rate). It is log-concave, and so is the sum
 W_g of g such noises (docs/accounting.md, Proposition S6b). Laws of few noises are tabulated by
@@ -72,18 +72,18 @@ class TruncatedNoise:
         return cls(rate, padding, up(float(abs(Fraction(rate) - epsilon))))
 
     def slack(self, count: Floats) -> Floats:
-        """Largest |ln| of the true law of `count` noises over that with the double `rate`."""
+        """Largest |ln| of the true law of `count` noises over the law with the float rate."""
         # ln P(N = j) moves by at most |j| |Δrate| against its normalisation, which is a mean of
         # such terms.
         return np.asarray(count * up(self.padding * self.inexact), dtype=np.float64)
 
     def share_cut_off(self, tilt: Floats | float) -> Floats:
-        """V(1) at tilt s: the share of the tilted whole law that lies outside of [-c, c]."""
+        """V(1) at tilt s: the share of the tilted untruncated law outside [-c, c]."""
         upper, lower = self.ends(np.asarray(tilt, dtype=np.float64))
         return upper + lower
 
     def ends(self, tilt: Floats) -> tuple[Floats, Floats]:
-        """The two parts of V(1) at tilt s, the upper tail's first."""
+        """The two parts of V(1) at tilt s, upper tail first."""
         square = -math.expm1(-2 * self.rate)
         power = self.padding + 1
         upper = np.exp(power * (tilt - self.rate)) * -np.expm1(-tilt - self.rate) / square
@@ -92,7 +92,7 @@ class TruncatedNoise:
 
     @cached_property
     def widest_tilt(self) -> float:
-        """Largest tilt at which at most `LARGEST_CUT` is cut off; 0 where there is none."""
+        """Largest tilt at which at most `LARGEST_CUT` is cut off; 0 without one."""
         steepest = self.rate * (1 - 1e-3)
         if float(self.share_cut_off(0.0)) > LARGEST_CUT or steepest <= 0:
             return 0.0
@@ -106,14 +106,14 @@ class TruncatedNoise:
 
 @dataclass(frozen=True, slots=True)
 class ShortLaws:
-    """Laws of W_g on -gc..gc for some small g, and the relative error of each law."""
+    """Laws of W_g on -gc..gc for some small g, each with its relative error."""
 
     laws: tuple[Floats, ...]
     errors: tuple[float, ...]
 
     @classmethod
     def of(cls, noise: TruncatedNoise, counts: Floats) -> ShortLaws | None:
-        """By convolution, which adds only what is positive; None where that takes too long."""
+        """Laws by convolution of positive terms; None if that takes too long."""
         width = 2 * noise.padding + 1
         most = float(counts.max(initial=0.0))
         if most * width > (LONGEST_OF_FEW if most <= FEW else LONGEST_SHORT_LAW):
@@ -136,7 +136,7 @@ class ShortLaws:
         counts: Floats,
         add: Callable[[Floats], Floats] | None = None,
     ) -> ShortLaws:
-        """Sums of `counts` noises with these weights, inexact by 1 + `inexact` and e^`slack`.
+        """Laws of `counts` noises with these weights, inexact by 1 + `inexact` and e^`slack`.
 
         `add` convolves a law with the weights, up to their total, where it is quicker.
         """
@@ -180,7 +180,7 @@ class ShortLaws:
 
 
 def _add_noise(noise: TruncatedNoise, law: Floats) -> Floats:
-    """The law convolved with φ^|j|, |j| <= c, of positive terms only.
+    """Convolve a law with φ^|j|, |j| <= c, adding only positive terms.
 
     Σ_{j < 2m} φ^j law(y - j) is Σ_{j < m} and φ^m times the same m places on: by doublings each
     term is the product of at most log2 c powers of φ, and no sum has more roundings than a direct
@@ -197,7 +197,7 @@ def _add_noise(noise: TruncatedNoise, law: Floats) -> Floats:
 
 
 def _running(rate: float, values: Floats, length: int) -> Floats:
-    """Σ φ^j values(y - j) over 0 <= j < length, for every y."""
+    """Running sums Σ φ^j values(y - j) over 0 <= j < length, for every y."""
     spend_work(POINT_COST * values.size * length.bit_length())
     total, covered = np.zeros_like(values), 0
     block, size = values.copy(), 1
@@ -237,7 +237,7 @@ class TruncatedLaw:
         return 1.0 / np.expm1(rate - tilt), 1.0 / np.expm1(rate + tilt)
 
     def saddle(self, threshold: Floats) -> Floats:
-        """The tilt with about the given mean: that of the whole law, and Newton steps."""
+        """The tilt with about this mean: the untruncated law's, improved by Newton steps."""
         # Not to the end: what a sum leaves out is bounded from tilts beyond this one.
         rate, widest = self.noise.rate, 0.95 * self.noise.widest_tilt
         # The mean of the whole law, g sinh s/(cosh ε - cosh s), is a quadratic in e^s, which has
@@ -260,7 +260,7 @@ class TruncatedLaw:
         return np.asarray(self._times(tilt) * (remaining - np.log1p(-inner)), dtype=np.float64)
 
     def cumulant_error(self, tilt: Floats) -> Floats:
-        """Roundings of both arguments of ln, magnified, of the powers in V and of ε."""
+        """Roundings of both arguments of ln, magnified, of the powers in V, and of ε."""
         inner = (np.sinh(0.5 * tilt) / math.sinh(0.5 * self.noise.rate)) ** 2
         # V is least at tilt 0.
         cut = self.noise.share_cut_off(tilt)
@@ -269,19 +269,19 @@ class TruncatedLaw:
         return np.asarray(8 * UNIT * self._times(tilt) * size, dtype=np.float64)
 
     def condition(self, tilt: Floats) -> Floats:
-        """How much a rounding of ε or s grows in 1 - a: (ε + |s|)/(ε - |s|) and 1, twice."""
+        """Error growth of roundings of ε or s in 1 - a: (ε + |s|)/(ε - |s|) and 1, twice."""
         size = np.abs(tilt)
         return np.asarray(
             2.0 * (1.0 + (self.noise.rate + size) / (self.noise.rate - size)), dtype=np.float64
         )
 
     def mean(self, tilt: Floats) -> Floats:
-        """Derivative of `cumulant`; a guide only."""
+        """Approximate derivative of `cumulant`."""
         up, down = self._odds(tilt)
         return np.asarray(self._times(tilt) * (up - down - self._bent(tilt)[0]), dtype=np.float64)
 
     def variance(self, tilt: Floats) -> Floats:
-        """Second derivative of `cumulant`; a guide only."""
+        """Approximate second derivative of `cumulant`."""
         up, down = self._odds(tilt)
         first, second = self._bent(tilt)
         return np.asarray(
@@ -291,7 +291,7 @@ class TruncatedLaw:
         )
 
     def _bent(self, tilt: Floats) -> tuple[Floats, Floats]:
-        """V'/(1 - V) and V''/(1 - V)."""
+        """The ratios V'/(1 - V) and V''/(1 - V)."""
         up, down = self.noise.ends(tilt)
         power, (odds, below) = self.noise.padding + 1, self._odds(tilt)
         # b/(1 - b) and a/(1 - a) times the two ends are what the factors 1 - b, 1 - a contribute.
@@ -328,7 +328,7 @@ class TruncatedLaw:
         return np.where(angle <= edge, np.maximum(self.log_modulus(tilt, angle), beyond), beyond)
 
     def _by_parts(self, tilt: Floats, angle: Floats) -> Floats:
-        """The triangle inequality for the law and its two tails, which fall as |1 - az| rises."""
+        """Triangle inequality for the law and its two tails, which fall as |1 - az| rises."""
         up, down = self._odds(tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
         upper_factor, lower_factor = (
@@ -355,7 +355,7 @@ class TruncatedLaw:
         return times * (rising - falling + turn), times * (rising + falling + size)
 
     def _remaining_mass(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats, Floats]:
-        """(V(1) - V(z))/(1 - V(1)): real and imaginary part, and a size for the roundings."""
+        """Real and imaginary part of (V(1) - V(z))/(1 - V(1)), and a size for the roundings."""
         rate, power = self.noise.rate, self.noise.padding + 1
         square = -math.expm1(-2 * rate)
         up, down = np.exp(power * (tilt - rate)) / square, np.exp(-power * (tilt + rate)) / square
@@ -388,7 +388,7 @@ class TruncatedPair:
 
     @classmethod
     def of(cls, law: TruncatedLaw, distance: Floats) -> TruncatedPair:
-        """The pairs, with the points below which only e^-100 of the mass remains."""
+        """The pairs for these distances, with the points below which e^-100 of the mass remains."""
         # Chernoff at some tilts; nothing is below -g c.
         reach = law.count * law.noise.padding + 1.0
         for share in (0.02, 0.1, 0.3, 0.6, 1.0):
@@ -411,7 +411,7 @@ class TruncatedPair:
         return _wider(near, slack), _wider(far, slack)
 
     def log_ratio(self, threshold: Floats) -> LogValues:
-        """ln P(t)/P(t - d); infinite below the floor."""
+        """ln P(t)/P(t - d); infinite below the least resolved point."""
         inside = np.maximum(threshold, self.floor)
         near, far = log_pmfs(twice(self.law, self.count()), inside, inside - self.distance)
         slack, lost = 2 * self.law.noise.slack(self.law.count), threshold < self.floor
@@ -419,7 +419,7 @@ class TruncatedPair:
         return LogValues(np.where(lost, np.inf, low), np.where(lost, np.inf, high))
 
     def guess(self, epsilon: Floats) -> Floats:
-        """Midpoint of the tilted means at s = -E/d."""
+        """First guess of the threshold: midpoint of the tilted means at s = -E/d."""
         tilt = -np.minimum(epsilon / self.distance, 0.95 * self.law.noise.widest_tilt)
         start = self.law.mean(tilt) + 0.5 * self.distance
         laws = twice(self.law, self.count())

@@ -89,16 +89,16 @@ def kept_table(noise: TruncatedNoise, count: int, distance: int) -> KeptTable | 
 
 
 def _beyond(law: TruncatedLaw, threshold: int) -> bool:
-    """True if by Chernoff's bound next to nothing lies from there on."""
+    """True if, by Chernoff's bound, practically no mass lies from `threshold` on."""
     tilts = np.linspace(0.05, 1.0, 20) * law.noise.widest_tilt
     every = TruncatedLaw(law.noise, np.full(tilts.shape, law.count[0]))
     return bool((every.cumulant(tilts) - tilts * threshold).min() < -_LOST)
 
 
 def _piece(law: TruncatedLaw, tilt: float, start: int) -> tuple[Floats, float] | None:
-    """Logarithms from `start` on, as far as this tilt knows them, and their error.
+    """Logarithms from `start` on, as far as this tilt resolves them, and their error.
 
-    None for nothing.
+    None if the tilt resolves nothing.
     """
     at = np.array([tilt])
     middle = max(start, round(float(law.mean(at)[0])))
@@ -139,7 +139,7 @@ def _piece(law: TruncatedLaw, tilt: float, start: int) -> tuple[Floats, float] |
 
 
 def _transform_size(law: TruncatedLaw, tilt: Floats, middle: int) -> int | None:
-    """A power of two so large that what folds back is below e^-42 under the tilt."""
+    """A power of two at which the wrapped-around mass is below e^-42 under the tilt."""
     start, deviation = law.cumulant(tilt), np.sqrt(law.variance(tilt))
     widest, reach = law.noise.widest_tilt, 0.0
     for sign in (1.0, -1.0):

@@ -1,4 +1,4 @@
-"""A limit on the work of a computation whose parameters another party chose.
+"""A limit on the work of computations whose parameters another party chooses.
 
 Work is counted in nodes of the contour sums (`contour`), not in seconds, so that a check has the
 same outcome on a busy machine as on an idle one.
@@ -14,7 +14,7 @@ from shuffledp_core.errors import CannotCertify
 
 
 class _Allowance:
-    """The nodes that may still be evaluated."""
+    """The number of nodes that may still be evaluated."""
 
     def __init__(self, nodes: float) -> None:
         self.limit = nodes
@@ -26,7 +26,7 @@ _ALLOWANCE: ContextVar[_Allowance | None] = ContextVar("allowance", default=None
 
 @contextmanager
 def limited_work(nodes: float) -> Iterator[None]:
-    """Limit the work of the computations inside; beyond it `spend_work` raises."""
+    """Context that limits the work of computations; beyond it `spend_work` raises."""
     token = _ALLOWANCE.set(_Allowance(nodes))
     try:
         yield
@@ -35,7 +35,7 @@ def limited_work(nodes: float) -> Iterator[None]:
 
 
 def spend_work(nodes: float) -> None:
-    """Count nodes about to be evaluated.
+    """Charge nodes that are about to be evaluated to the limit.
 
     Raises:
         CannotCertify: the limit of the enclosing `limited_work` is exceeded. Without an enclosing

@@ -65,7 +65,7 @@ LARGEST_TIMES = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round, repeated.
+    """A round with its mechanism and setting, and its repetitions.
 
     Attributes:
         spec: any spec whose analysis has a `curve`.
@@ -92,7 +92,7 @@ class Round:
 
 
 def grows_with_distance(spec: object) -> bool:
-    """True if the curve at distance d + 1 is nowhere below the one at d (proposition C7).
+    """True if δ at distance d + 1 is nowhere below δ at d (proposition C7).
 
     Where it is not known, every distance is evaluated and the curves' pointwise maximum is used.
     """
@@ -100,7 +100,7 @@ def grows_with_distance(spec: object) -> bool:
 
 
 def largest_distance(rounds: Sequence[Round]) -> int:
-    """Largest distance of all rounds: |x - x'| that some round's domain and setting allow, or 1."""
+    """Largest |x - x'| that any round's domain and setting allow, at least 1."""
     return max(_largest_change(item) for item in rounds)
 
 
@@ -138,7 +138,7 @@ def _once(group: Sequence[Round]) -> Round:
 
 
 def at_common_distance(rounds: Sequence[Round]) -> tuple[Round, ...]:
-    """State each round for the largest common distance that its own domain allows (C7)."""
+    """Restate each round for the largest common distance within its own domain (C7)."""
     rounds = kept_together(rounds)
     d_max = largest_distance(rounds)
     alike = dict[tuple[object, Setting, Fraction], int]()
@@ -170,7 +170,7 @@ def _widest(item: Round, otherwise: int) -> int:
 
 
 def _curve(item: Round, low: int, high: int) -> Curve:
-    """Curve at ε >= 0 of one round for any change by low..high, as far as its domain goes."""
+    """Curve of one round for ε >= 0 and any change by low..high within its domain."""
     widest = _widest(item, high)
     near = _without_sampling(item, low if low <= widest else 1, min(high, widest))
     if item.rate == 1:
@@ -183,7 +183,7 @@ def _curve(item: Round, low: int, high: int) -> Curve:
 
 
 def curve_of(item: Round) -> tuple[Curve, float]:
-    """Curve of one run at total ε >= 0, never below the truth for any covered change, and pure ε.
+    """Curve of one run for total ε >= 0 that covers every change, and the pure ε.
 
     The pure ε is `math.inf` where there is none. For standard adjacency: ε is not per unit of
     distance.
@@ -256,7 +256,7 @@ def _by_distribution(
 def _near_distance(
     rounds: Sequence[Round], d_max: int, delta: float, steps: int
 ) -> tuple[int, float]:
-    """A distance below d_max up to which C12 is tight, and its ε per unit; 0 and 0 if none is."""
+    """A distance below d_max up to which C12 is tight, and its ε per unit; 0 and 0 without one."""
 
     def is_cheap(distance: int) -> bool:
         shifts = _shifts(rounds, distance)
@@ -282,7 +282,7 @@ def _shifts(rounds: Sequence[Round], d_max: int) -> Shifts | None:
 
 
 def _interval(rounds: Sequence[Round], low: int, high: int) -> tuple[int, int]:
-    """Distances that an interval's curve depends on: its end if all curves grow with distance."""
+    """The distances on which an interval's curve depends: its end if all curves grow."""
     return (high, high) if all(grows_with_distance(r.spec) for r in rounds) else (low, high)
 
 
@@ -304,7 +304,7 @@ def _by_shares(rounds: Sequence[Round], delta: float) -> float:
 
 
 def _pure(item: Round) -> float:
-    """Pure ε of one round, on a random subset if it has one.
+    """Pure ε of one round, amplified if it runs on a random subset.
 
     `math.inf` for none (proposition C6).
     """
@@ -318,7 +318,7 @@ def _pure(item: Round) -> float:
 
 
 def _pure_unsampled(spec: object, setting: Setting) -> float:
-    """Pure ε from the round's own analysis or from the local view; `math.inf` for none."""
+    """Pure ε from the round's own analysis or its ε_L; `math.inf` without one."""
     pure = math.inf
     for question in (epsilon_bounds, corrupted_bounds):
         try:
@@ -333,7 +333,7 @@ def _pure_unsampled(spec: object, setting: Setting) -> float:
 
 
 def _by_addition(rounds: Sequence[Round]) -> float:
-    """Sum of the rounds' pure ε (proposition C6), `math.inf` where a round has none."""
+    """Sum of the rounds' pure ε (proposition C6); `math.inf` if a round has none."""
     return up(sum(r.times * _pure(r) for r in rounds), ELEMENTARY * (len(rounds) + 2))
 
 
@@ -384,7 +384,7 @@ def _certified_epsilon(
 
 
 def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
-    """Certified and attained ε for all rounds together at δ.
+    """Certified and attained ε of all rounds together at δ.
 
     Certified: the smallest of the sound bounds (module docstring), rounded up. Attained: the
     largest that one round alone attains without subsampling, hence far below for many rounds. Nats,

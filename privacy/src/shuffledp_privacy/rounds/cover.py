@@ -1,4 +1,4 @@
-"""Worst distance, from bounds on intervals of distances (docs/accounting.md, proposition C7).
+"""The worst distance, from bounds on intervals of distances (docs/accounting.md, proposition C7).
 
 Pure.
 """

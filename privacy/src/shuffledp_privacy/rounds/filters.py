@@ -68,7 +68,7 @@ class DeltaCurve:
 
 
 def gaussian_cost(curve: DeltaCurve, leak: float) -> float:
-    """Least s, from above, for which N(0, 1) against N(√s, 1), leaking `leak` s, dominates.
+    """Least s, rounded up, at which N(0, 1) against N(√s, 1) with a leak of `leak` s dominates.
 
     It dominates the curve.
 
@@ -97,7 +97,7 @@ def gaussian_cost(curve: DeltaCurve, leak: float) -> float:
 
 
 def pure_cost(curve: DeltaCurve, leak: float) -> float:
-    """Least ε, from above, at which the curve is at most `leak` ε. Nats, >= 0. Source: C15."""
+    """Least ε, rounded up, at which the curve is at most `leak` ε. Nats, >= 0. Source: C15."""
     if curve.deltas[0] <= 0:
         return 0.0
     return _least(lambda epsilon: curve.delta(epsilon) <= leak * epsilon, 700.0)
@@ -120,7 +120,7 @@ def gaussian_epsilon(s: float, leaked: float, delta: float) -> float:
 
 
 def _least(fits: Callable[[float], bool], most: float) -> float:
-    """Smallest positive x for which a monotone condition holds, from above.
+    """Smallest positive x at which a monotone condition holds, rounded up.
 
     `math.inf` beyond `most`.
     """
@@ -133,7 +133,7 @@ def _least(fits: Callable[[float], bool], most: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Cost of one or several rounds in each filter: s for the Gaussian one, ε for the pure one.
+    """Cost of one or several rounds in each filter: s in the Gaussian one, ε in the pure one.
 
     `math.inf` if it exceeds every budget.
     """
@@ -145,13 +145,13 @@ class Price:
         return Price(up(self.gaussian + other.gaussian), up(self.pure + other.pure))
 
     def times(self, count: int) -> Price:
-        """Cost of `count` such rounds, one after the other."""
+        """Cost of `count` such rounds together."""
         return Price(up(self.gaussian * count), up(self.pure * count))
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Both filters of one budget, ε at δ in total; made by `of`.
+    """Both filters of one budget, a total ε at δ; made by `of`.
 
     Attributes:
         gaussian: the part of δ at which the Gaussian filter guarantees ε.
@@ -164,7 +164,7 @@ class Filters:
 
     @classmethod
     def of(cls, epsilon: float, delta: float) -> Self:
-        """Make the filters of a budget, which determines them.
+        """Make the filters that belong to a budget.
 
         Raises:
             UsageError: ε not above 0 and finite, δ not between 0 and 1.
@@ -194,7 +194,7 @@ class Filters:
         return Price(gaussian_cost(curve, self.gaussian_leak), pure_cost(curve, self.pure_leak))
 
     def spent_epsilon(self, total: Price) -> tuple[float, str]:
-        """Total ε of rounds of this total price, and its proposition.
+        """Total ε of rounds with this total price, and the proposition that it follows from.
 
         It is at most the budget's ε if a filter admits the rounds.
         """

@@ -1,4 +1,4 @@
-"""Privacy loss distributions from certified curves, composable, with all rounding counted.
+"""Privacy loss distributions from certified curves, composable, with directed rounding.
 
 The steps (docs/accounting.md, propositions C1 to C4), each never below the truth:
 1. probe the curve to find where it becomes negligible, and choose the grid;
@@ -76,7 +76,7 @@ def _nodes(top: int) -> NDArray[np.int64]:
 
 
 def _law(item: Repeated, gap: float, top: int) -> LossLaw:
-    """Law on {-top, ..., top} times `gap` that connects the dots of the curve's hull (C2 to C4).
+    """Loss law on {-top, ..., top} times `gap` that interpolates the curve's hull (C2 to C4).
 
     The mass of P at a vertex is e^ε times the change of slope of the hull there, rounded up, so the
     total may exceed 1 by about 1e-12; every δ of the pair is at least the hull's.
@@ -125,7 +125,7 @@ def _check(rounds: Sequence[Repeated], delta: float) -> None:
 
 
 def compose_curves(rounds: Sequence[Repeated], delta: float, steps: int = STEPS) -> Composed:
-    """Composes the curves adaptively, resolved well at the given δ.
+    """Compose the curves adaptively, with fine resolution near the given δ.
 
     Args:
         rounds: at least one.

@@ -1,4 +1,4 @@
-"""Rounds that share a memoised response cost what that response can ever reveal (K14).
+"""Rounds with a common memoised response: together they cost what it can ever reveal (K14).
 
 They do not compose, because their randomness is not independent. A mechanism with a memoised
 response states the cost of all such rounds by `certified_curve` and `corrupted_bounds`.
@@ -25,13 +25,13 @@ from shuffledp_privacy.bounds import (
 
 @dataclass(frozen=True, slots=True)
 class AllReports(Analysis):
-    """A spec that stands for all rounds with this mechanism's memoised response."""
+    """A spec that represents all rounds with this mechanism's memoised response."""
 
     mechanism: object
 
     @property
     def domain(self) -> int | None:
-        """Number of admissible inputs; None where distances do not matter."""
+        """Number of admissible inputs; None if distances do not matter."""
         return domain_of(self.mechanism)
 
     @property
@@ -58,12 +58,12 @@ class AllReports(Analysis):
 
 
 def remembered_by(spec: object) -> str | None:
-    """The name of the response that rounds of this spec share; None where each draws its own."""
+    """Name of the response that rounds of this spec share; None if each draws its own."""
     return getattr(spec, "response_name", None)
 
 
 def times_counted(spec: object, rounds: int) -> int:
-    """The number of times that `certified_curve` is composed over `rounds` rounds of one spec.
+    """How many times `certified_curve` must be composed for `rounds` rounds of one spec.
 
     Once if all rounds share a memoised response, otherwise once for each round.
     """

@@ -1,4 +1,4 @@
-"""Composition of rounds whose largest distance is proved worst under metric adjacency.
+"""Composition of rounds whose largest distance is proved the worst under metric adjacency.
 
 These are rounds that add log-concave noise to a sum, or flip bits. They are composed only at d_max,
 either with unclamped noise plus the cost of clamping, or with the noise that remains after clamping
@@ -31,7 +31,7 @@ COSTLY: Final = 0.4
 
 
 class Farthest(Protocol):
-    """A round at its largest distance, as C12 composes it; `NoisySum` says more of the members."""
+    """A round at its largest distance, as C12 composes it; see `NoisySum` for its members."""
 
     @property
     def d_max(self) -> int:
@@ -39,27 +39,27 @@ class Farthest(Protocol):
 
     @property
     def kept(self) -> object | None:
-        """The noise that remains after clamping; None if it gives no bound."""
+        """The noise that remains after clamping; None if no bound follows from it."""
 
     def unclamped_deltas(self, epsilons: Floats) -> Floats:
         """Certified δ at total ε >= 0 without clamping."""
 
     def remaining_deltas(self, epsilons: Floats) -> Floats:
-        """Certified δ at total ε >= 0 by what clamping leaves."""
+        """Certified δ at total ε >= 0, from the noise that clamping leaves."""
 
     def least_delta(self) -> float:
-        """δ that clamping costs the round if it is composed as `unclamped_deltas`."""
+        """δ that clamping costs a round composed with `unclamped_deltas`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """Several such rounds with their repetitions, all at the same largest distance."""
+    """Several rounds with repetitions, all at the same largest distance."""
 
     sums: tuple[Farthest, ...]
     times: tuple[int, ...]
 
     def _losses(self, delta: float) -> tuple[float, ...]:
-        """δ that clamping costs all runs of each item, rounded up.
+        """δ that clamping costs all repetitions of each round, rounded up.
 
         0 if the remaining noise is composed instead.
         """
@@ -73,11 +73,11 @@ class Shifts:
         return tuple(losses)
 
     def is_costly(self, delta: float) -> bool:
-        """True if clamping takes so much of δ that other bounds may be far smaller."""
+        """True if clamping uses so much of δ that other bounds may be far smaller."""
         return math.fsum(self._losses(delta)) > COSTLY * delta
 
     def compose(self, delta: float, losses: tuple[float, ...], steps: int) -> Composed:
-        """Compose the noises at d_max, resolved well at δ; unclamped if clamping is paid in δ."""
+        """Compose the noises at d_max, finely near δ; unclamped if δ pays for clamping."""
         curves = [
             item.unclamped_deltas if lost > 0 else item.remaining_deltas
             for item, lost in zip(self.sums, losses, strict=True)
@@ -89,7 +89,7 @@ class Shifts:
         )
 
     def epsilon(self, delta: float, steps: int) -> float:
-        """ε per unit for every distance at δ, rounded up; `math.inf` where there is none.
+        """ε per unit for every distance at δ, rounded up; `math.inf` without one.
 
         Raises:
             CannotCertify: clamping alone costs δ, or δ is too small to be resolved.
@@ -106,7 +106,7 @@ class Shifts:
 
 
 def shifts_of(rounds: Sequence[tuple[object, Setting, int]], d_max: int) -> Shifts | None:
-    """The rounds (spec, setting, times) at d_max.
+    """The rounds (spec, setting, times), each at the distance d_max.
 
     None where that is not known to be the worst distance.
     """

@@ -24,7 +24,7 @@ neighbours.
 
 
 def check_rate(rate: Fraction) -> None:
-    """Checks that a sampling rate is in (0, 1]; raises UsageError otherwise."""
+    """Check that a sampling rate is in (0, 1]; raises UsageError otherwise."""
     if not 0 < rate <= 1:
         raise UsageError(f"the sampling rate must be above 0 and at most 1, not {rate}")
 
@@ -90,7 +90,7 @@ def subsampled_epsilon(epsilon: float, rate: Fraction) -> float:
 def reflect_curve(
     deltas: NDArray[np.float64], epsilons: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Reflects a curve: δ(-ε) = 1 - e^-ε (1 - δ(ε)) from δ at ε >= 0, rounded up (proposition C2).
+    """Extend a curve to negative ε: δ(-ε) = 1 - e^-ε (1 - δ(ε)), rounded up (proposition C2).
 
     Same shape.
     """

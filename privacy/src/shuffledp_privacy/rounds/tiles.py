@@ -1,4 +1,4 @@
-"""What the request for a tile of the board reveals (docs/accounting.md, C22)."""
+"""Privacy cost of requesting one tile of the board (docs/accounting.md, C22)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SLACK: Final = 1 + 1e-9
 
 
 def tile_crowd(honest: int, bits: int, chance: float) -> int:
-    """Least number of honest people in a tile, the one who asks included, but for a small chance.
+    """Number of honest people in a tile, with the requester; fewer with probability `chance`.
 
     Args:
         honest: h >= 1, honest people of the round.
@@ -40,7 +40,7 @@ def tile_crowd(honest: int, bits: int, chance: float) -> int:
 
 
 def tile_epsilon(spec: Spec, setting: Setting, delta: float, bits: int) -> float:
-    """Certified ε, at `delta`, against someone who sees the board and who requested which tile.
+    """Certified ε at `delta` against a party that sees the board and who requested which tile.
 
     Half of `delta` covers the event that fewer people share the tile than `tile_crowd` states.
 
@@ -59,6 +59,6 @@ def tile_epsilon(spec: Spec, setting: Setting, delta: float, bits: int) -> float
 
 
 def _divergence(share: float, expected: float) -> float:
-    """Relative entropy, nats, of two yes/no laws with these chances; `share` <= `expected`."""
+    """Relative entropy, nats, of coins with these probabilities; `share` <= `expected`."""
     below = share * math.log(share / expected) if share > 0 else 0.0
     return below + (1 - share) * (math.log1p(-share) - math.log1p(-expected))

@@ -45,7 +45,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LossLaw:
-    """Privacy loss distribution of one round on multiples of the grid's gap, and its repetitions.
+    """Privacy loss distribution of one round on multiples of the grid's gap, with its repetitions.
 
     Attributes:
         nodes: multiples, ascending.
@@ -62,7 +62,7 @@ class LossLaw:
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """Logarithm of the composed moment generating function at θ, its mean and variance.
+    """Logarithm of the composed moment generating function at θ, with its mean and variance.
 
     Also ln M of each law.
     """
@@ -75,7 +75,7 @@ class _Moments:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """Composed law on a window of the grid, untilted, with the error of its δ.
+    """Composed law on a window of the grid, without the tilt, and the error of its δ.
 
     Attributes:
         first: the window's first multiple.
@@ -114,7 +114,7 @@ class _Tail:
         return min(1.0, float(self.masses @ shown) * (1 + SUMMED) + rounding + self.constant)
 
     def epsilon(self, delta: float) -> tuple[float, bool]:
-        """About the least ε with δ(ε) <= delta, and True if the tilt suits it.
+        """Approximate least ε with δ(ε) <= delta, and True if the tilt is suitable for it.
 
         `math.inf` where there is none.
         """
@@ -205,7 +205,7 @@ class Composed:
 
     @staticmethod
     def _raise_until_seen(tail: _Tail, log_moment: float, epsilon: float, delta: float) -> float:
-        """Move ε up until its δ is seen to be at most `delta`."""
+        """Raise ε until its computed δ is at most `delta`."""
         step = STEP
         while math.isfinite(epsilon) and tail.delta(epsilon, log_moment) > delta:
             epsilon += step * (1 + epsilon)
@@ -312,7 +312,7 @@ class Composed:
 
 
 def _power(transform: NDArray[np.complex128], times: int) -> NDArray[np.complex128]:
-    """Raises each entry to the power `times`.
+    """Raise each entry to the power `times`.
 
     Those below e^-60 become 0: most of them, for many rounds.
     """

@@ -1,4 +1,4 @@
-"""Lower bounds for noisy sums: the real mechanism, clamping included, on one concrete dataset.
+"""Lower bounds for noisy sums: the real mechanism, with clamping, on one concrete dataset.
 
 All users hold 0, and one changes from 0 to d. The sum of the clamped reports is computed by FFT
 with a bound on its error, and compared on threshold events, which any adversary can observe
@@ -29,7 +29,7 @@ _LOST = 1e-20
 
 @dataclass(frozen=True, slots=True)
 class Clamped:
-    """One user's clamped noise: pmf of N on -L..L, padding, largest value.
+    """One user's clamped noise: pmf of N on -L..L, padding, and largest value.
 
     The mass beyond L is below 1e-30.
     """
@@ -53,7 +53,7 @@ class Clamped:
 
 @dataclass(frozen=True, slots=True)
 class ClampedSum:
-    """Sum of h clamped reports of 0, one of which can be replaced."""
+    """Sum of h clamped reports of 0, one of which can be changed."""
 
     user: Clamped
     points: int
@@ -70,7 +70,7 @@ class ClampedSum:
         return np.roll(np.maximum(joint, 0.0), self.points // 2)
 
     def events(self, distance: int) -> tuple[Floats, Floats]:
-        """Probabilities of all threshold events under both datasets, in both orders."""
+        """Probabilities of all threshold events on both datasets, in both orders."""
         # Both tails and both orders of the datasets: the true δ is at least what any single event
         # shows.
         near = self.law(0)
@@ -94,7 +94,7 @@ class ClampedSum:
         return max(0.0, float(sure.max()) - self.error * (1.0 + growth))
 
     def epsilon(self, distance: int, delta: float) -> float:
-        """Largest total E that some event requires at δ. Never above the truth."""
+        """Largest total E that some event proves necessary at δ. Never above the truth."""
         near, far = self.events(distance)
         near, far = near * (1.0 - self.relative), far * (1.0 + self.relative)
         top = near - self.error - delta
@@ -107,7 +107,7 @@ class ClampedSum:
 def clamped_sum(
     user: Clamped, honest: int, d_max: int, inexact: float, relative: float = 0.0
 ) -> ClampedSum | None:
-    """Sum of `honest` reports of 0, or None if window or rounding error would be too large.
+    """Sum of `honest` reports of 0; None if its window or rounding error were too large.
 
     The pmf of one user is that of a law whose every probability is off by at most the factor 1 +
     `relative`, and by which `inexact` is lost in total variation.
@@ -144,7 +144,7 @@ def clamped_sum(
 def _many(
     modulus: Floats, support: Floats, report: Floats, others: int
 ) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.complex128]], float]:
-    """Power of the transform, precise by its distance from 1, and a partial sum's error (S9)."""
+    """Power of the transform, computed from its distance to 1, and a partial sum's error (S9)."""
     points = 2 * (modulus.size - 1)
     power = np.zeros(modulus.size, dtype=np.complex128)
     # Only low frequencies are left of so many users; what is not is below e^-45 everywhere.

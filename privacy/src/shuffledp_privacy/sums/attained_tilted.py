@@ -46,7 +46,7 @@ class ComparedReports:
         return float((np.exp(self.low) * -np.expm1(gap)).sum()) * (1 - 1e-9)
 
     def epsilon(self, delta: float) -> float:
-        """Largest E, about, at which `delta` is reached; 0 where it never is."""
+        """Approximate largest E at which `delta` is reached; 0 if it never is."""
         if not self.low.size or self.delta(0.0) < delta:
             return 0.0
         # There no point of the first law is above the second.
@@ -57,7 +57,7 @@ class ComparedReports:
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """One user's clamped report, its probabilities in logarithms so that none of them is lost.
+    """One user's clamped report, with probabilities as logarithms so that none underflows.
 
     Attributes:
         log_pmf: ln P(N = m) of the symmetric noise, m = 0, 1, ..., at least to k + c.
@@ -95,7 +95,7 @@ class Reports:
 
 
 def two_datasets(user: Reports, honest: int, distance: int) -> tuple[ComparedReports, ...]:
-    """Lower bounds for a change by `distance`, others all at 0 or mid-domain, in both orders."""
+    """Lower bounds for a change by `distance`, both orders, others all at 0 or mid-domain."""
     return tuple(
         pair
         for common_value in (0, user.max_value // 2)
@@ -106,7 +106,7 @@ def two_datasets(user: Reports, honest: int, distance: int) -> tuple[ComparedRep
 def compare_reports(
     user: Reports, honest: int, common_value: int, distance: int
 ) -> list[ComparedReports]:
-    """All others at `common_value`, one user at 0 against one at `distance`, in both orders.
+    """Lower bounds for a change from 0 to `distance`, others at `common_value`, in both orders.
 
     Empty where a window is too long.
 
@@ -136,7 +136,7 @@ def compare_reports(
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """The sum of all reports on two datasets: others at `held`, one user changes in `values`."""
+    """The sum of all reports on two datasets: others at `held`, one user at each of `values`."""
 
     user: Reports
     honest: int
@@ -163,7 +163,7 @@ class _Sums:
         return share * largest
 
     def likely_sums(self) -> Floats:
-        """Sums that together are all but certain on the first dataset."""
+        """Sums that have nearly all the probability on the first dataset."""
         support, others, _ = self.user.tilted_law(self.held, 0.0)
         mean = float(others @ support)
         down, up = _reaches(others, support - mean, self.honest)
@@ -175,7 +175,7 @@ class _Sums:
 
 
 def _reaches(law: Floats, offset: Floats, honest: int) -> tuple[int, int]:
-    """How far the sum of `honest` reports is from its mean, but for a mass of `_LOST` each way."""
+    """Distances of the sum of `honest` reports from its mean, each way, up to a mass of `_LOST`."""
     down, up = (reach(law, sign * offset, honest, 1) for sign in (-1, 1))
     return min(down, math.ceil(-honest * float(offset[0]))), min(
         up, math.ceil(honest * float(offset[-1]))
@@ -183,7 +183,7 @@ def _reaches(law: Floats, offset: Floats, honest: int) -> tuple[int, int]:
 
 
 def _laws(sums: _Sums, tilt: float, shown: Floats) -> ComparedReports | None:
-    """Bounds of both laws at the `shown` sums by one transform.
+    """Bounds of both laws at the sums `shown`, from one transform.
 
     None where its window would be too long.
     """

@@ -50,7 +50,7 @@ def geo_tail(epsilon_geo: Fraction, padding: int) -> float:
 
 @lru_cache(maxsize=8)
 def _share_table(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
-    """Law of one share with φ and r rounded UP (larger tails); None where it would be too long."""
+    """Law of one share with φ and r rounded UP (larger tails); None if the table were too long."""
     rate = float(noise_epsilon)
     ratio = (
         math.exp(-rate) * (1.0 + (4 + 2 * rate) * UNIT) + 1e-300
@@ -84,7 +84,7 @@ def _power(epsilon: Fraction, exponent: int) -> float:
 
 
 def _any(tail: float, honest: int) -> float:
-    """Probability 1 - (1 - tail)^honest of any clamping, rounded up."""
+    """Probability 1 - (1 - tail)^honest that some noise is clamped, rounded up."""
     if tail >= 1.0:
         return 1.0
     # Computed as 1 - (1 - tail)^honest, a tail below 1e-16 would say that no one is ever clamped.
@@ -208,7 +208,7 @@ def closed_padding(epsilon: float, groups: int, delta: float, total_epsilon: flo
 def _least(
     any_clamped: Callable[[int], float], delta: float, total_epsilon: float, roof: int
 ) -> int:
-    """Smallest sufficient c by bisection; `roof` is enough up to rounding."""
+    """Smallest sufficient c by bisection; `roof` is sufficient up to rounding."""
     enough = roof
     while clamping_delta(any_clamped(enough), total_epsilon) > delta:
         enough += 1

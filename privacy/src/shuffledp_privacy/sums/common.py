@@ -1,4 +1,4 @@
-"""Common analysis of geo-shuffle and sgdl-shuffle: additive noise and clamping.
+"""Common analysis of geo-shuffle and sgdl-shuffle: additive noise, clamped.
 
 A `NoisySum` is the part of a spec and a setting that the analysis needs. Its δ at total ε = E and
 distance d is at most HS_E(Y || Y + d) + δ1 (1 + e^E), Y the honest users' noise
@@ -43,7 +43,7 @@ at most 1e-10.
 
 
 def distances(max_value: int, setting: Setting) -> int:
-    """Largest distance d_max: the whole domain unless the setting says less.
+    """Largest distance d_max: the whole domain unless the setting restricts it.
 
     Raises UsageError above the domain.
     """
@@ -58,14 +58,14 @@ def distances(max_value: int, setting: Setting) -> int:
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Checks that ε is in [0, inf). Raises UsageError otherwise."""
+    """Check that ε is in [0, inf). Raises UsageError otherwise."""
     if not 0 <= epsilon < math.inf:
         raise UsageError(f"epsilon must be at least 0 and finite, not {epsilon}")
 
 
 @dataclass(frozen=True, slots=True)
 class NoisySum:
-    """A sum protected by noise.
+    """Parameters of a round whose sum is protected by additive, clamped noise.
 
     Attributes:
         noise: law of the honest users' unclamped noise.
@@ -108,7 +108,7 @@ class NoisySum:
         return upper
 
     def shuffled_delta(self, distance: Integers, epsilon: Floats) -> Floats:
-        """The bound of `curve` from shuffling alone, without that of one report by itself."""
+        """The part of `curve` that follows from shuffling alone, not from a single report."""
         if self.kept is None:
             return self._coupled_delta(distance, epsilon)
         if not self.kept.log_concave:
@@ -128,7 +128,7 @@ class NoisySum:
         return total
 
     def _coupled_delta(self, distance: Integers, epsilon: Floats) -> Floats:
-        """The bound of Proposition S6."""
+        """Certified δ by Proposition S6."""
         if self.clamped >= 0.5:  # δ1 (1 + e^E) is 1 or more for every E
             return np.ones(epsilon.shape)
         total = self._bound(distance, epsilon)
@@ -163,7 +163,7 @@ class NoisySum:
         )
 
     def remaining_deltas(self, epsilons: Floats) -> Floats:
-        """Certified δ at d_max by the unclamped noises, the number of which is revealed (S6b)."""
+        """Certified δ at d_max from the unclamped noises, if their number is revealed (S6b)."""
         noise = self.noise if self.kept is None else self.kept
         return self._thin_out(
             epsilons, lambda nodes: noise.divergence(self._largest(nodes), nodes)[0]
@@ -182,7 +182,7 @@ class NoisySum:
         return min(1.0, smallest, self.pure_cost())
 
     def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
-        """Smallest value of the bound over 0..ε, by golden section.
+        """Smallest value of Proposition S6's bound over 0..ε, by golden section.
 
         Any point gives a valid bound.
         """
@@ -228,7 +228,7 @@ class NoisySum:
         return totals
 
     def pure_cost(self) -> float:
-        """δ of the pure ε of a whole noise at the largest distance, which only clamping costs.
+        """δ at the pure ε of a whole noise for the largest distance, due to clamping alone.
 
         Inf without one.
         """
@@ -260,7 +260,7 @@ class NoisySum:
 
 
 def chord(nodes: Floats, values: Floats, totals: Floats) -> Floats:
-    """Interpolates on chords in e^E, rounded up.
+    """Interpolate on chords in e^E, rounded up.
 
     An upper bound where the curve is convex in e^E.
     """
@@ -280,20 +280,20 @@ def chord(nodes: Floats, values: Floats, totals: Floats) -> Floats:
 
 
 def alone(setting: Setting) -> Setting:
-    """The setting of one user's report by itself, which is what corrupt nodes see of a user."""
+    """The setting of a single user's report, which corrupt nodes see."""
     return replace(setting, users=1, honest=1)
 
 
 def is_metric(setting: Setting) -> bool:
-    """True if ε counts per unit of distance."""
+    """True if ε is per unit of distance."""
     return setting.adjacency is Adjacency.METRIC
 
 
 def downward(value: float) -> float:
-    """Rounds an attained number down, by more than the last steps' rounding errors."""
+    """Round an attained number down, by more than the rounding errors of the last steps."""
     return max(0.0, value * _DOWN)
 
 
 def probes(d_max: int) -> list[int]:
-    """Some distances from 1 to d_max, tried first and used for lower bounds."""
+    """Some distances from 1 to d_max, to try first and for lower bounds."""
     return sorted({round(d_max ** (i / 8)) for i in range(9)})

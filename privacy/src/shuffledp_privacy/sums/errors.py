@@ -1,4 +1,4 @@
-"""Laws of the error of a debiased sum and of its noise, to compare mechanisms.
+"""Laws of the error of a debiased sum, and of its noise, to compare mechanisms.
 
 Exact up to rounding where no user is clamped. With a calibrated padding clamping moves a mean by at
 most its bias (docs/accounting.md, S17), which `standard_error` includes and these laws do not. No
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ErrorLaw:
-    """A law on finitely many errors.
+    """A law of the error with finitely many values.
 
     Attributes:
         errors: shape (points,), rising, in units of the sum.

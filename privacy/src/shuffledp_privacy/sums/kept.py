@@ -1,4 +1,4 @@
-"""Noise that still protects a sum if the clamped users are revealed; without the factor e^E (S6b).
+"""Noise that still protects a sum if clamped users are revealed, at no factor e^E (S6b).
 
 The adversary is told for every honest user whether |N_i| > c, and the report of those where it is.
 That does not depend on the values. The others are not clamped at all, and their noises are discrete
@@ -104,7 +104,7 @@ def cells(honest: int, tail: float) -> Cells:
 
 @dataclass(frozen=True, slots=True)
 class KeptNoise(ABC):
-    """`SumNoise` of the M unclamped noises, M known, by which Proposition S6b bounds δ."""
+    """`SumNoise` of the M unclamped noises if M is known, from which S6b bounds δ."""
 
     cells: Cells
     unclamped: SumNoise
@@ -115,7 +115,7 @@ class KeptNoise(ABC):
 
     @abstractmethod
     def _largest(self, distance: int) -> float:
-        """E up to which the search looks."""
+        """Largest E that the search tries."""
 
     @property
     @abstractmethod
@@ -123,7 +123,7 @@ class KeptNoise(ABC):
         """True if the laws are log-concave, so that the largest distance is the worst (S5)."""
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
-        """Σ w HS_E(W_g‖W_g+d), row by row, never below the truth; from below nothing is claimed."""
+        """Σ w HS_E(W_g‖W_g+d), row by row, never below the truth; the lower bound is trivial."""
         upper = np.full(epsilon.shape, self.cells.lost)
         step = max(1, _AT_ONCE // max(1, self.cells.counts.size))
         for start in range(0, epsilon.size, step):
@@ -134,7 +134,7 @@ class KeptNoise(ABC):
     def least(
         self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
     ) -> tuple[Floats, Floats]:
-        """Smallest E, about, with δ(E) <= δ, row by row, else inf.
+        """Approximate smallest E with δ(E) <= δ, row by row; inf without one.
 
         `clamped` is 0, and nothing is attained.
         """
@@ -193,7 +193,7 @@ class KeptNoise(ABC):
 
 @dataclass(frozen=True, slots=True)
 class KeptLaplace(KeptNoise):
-    """Whole discrete Laplace noises, which geo-shuffle adds."""
+    """Remaining whole discrete Laplace noises, as in geo-shuffle."""
 
     noise: TruncatedNoise
     short: ShortLaws | None
@@ -217,7 +217,7 @@ class KeptLaplace(KeptNoise):
         return mean
 
     def _long(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
-        """HS at many E for one distance: whole curves from tables, a few points by sums."""
+        """HS at many E for one distance: from tables for whole curves, by sums for a few points."""
         far = int(distance.max(initial=1))
         if epsilon.size >= CURVE and (distance == far).all():
             reach = 1 << (far - 1).bit_length()
@@ -239,7 +239,7 @@ class KeptLaplace(KeptNoise):
 
 
 def resolvable_honest(spec: GeoShuffle, honest: int, distance: int) -> int:
-    """At most `honest`: the number of noises at which rounding does not hide likelihood ratios.
+    """Number of noises, at most `honest`, at which rounding does not hide likelihood ratios.
 
     The likelihood ratios are those of a change by `distance`.
 
@@ -260,10 +260,7 @@ def resolvable_honest(spec: GeoShuffle, honest: int, distance: int) -> int:
 
 @lru_cache(maxsize=32)
 def kept_noise(spec: GeoShuffle, honest: int) -> KeptNoise | None:
-    """The noise of geo-shuffle that is left.
-
-    None if so much is cut off that precision would be lost.
-    """
+    """The noise of geo-shuffle that remains after clamping; None if too much is cut off."""
     noise = TruncatedNoise.of(spec.epsilon_geo, spec.padding)
     if noise.rate > LARGEST_RATE or noise.padding == 0 or noise.widest_tilt <= 0.0:
         return None

@@ -1,4 +1,4 @@
-"""Shares of noise left to protect a sum if the clamped shares are revealed (S6b).
+"""Shares of noise that still protect a sum if the clamped shares are revealed (S6b).
 
 The kept shares have no log-concave law, but one that is symmetric and falls to both sides, so that
 the farthest change is the worst at every E (Proposition S1(d)); per unit of distance every distance
@@ -32,7 +32,7 @@ POINTS = 65
 
 @dataclass(frozen=True, slots=True)
 class KeptShares(KeptNoise):
-    """Shares of one noise, which sgdl-shuffle adds.
+    """Remaining shares of noise, as in sgdl-shuffle.
 
     Attributes:
         share: the law of one share that is kept.
@@ -100,7 +100,7 @@ def kept_shares(
     local: Callable[[int], float],
     farthest: int,
 ) -> KeptShares | None:
-    """The remaining shares; None if too much is cut off for a bound.
+    """The shares that remain after clamping; None if too many are cut off for a bound.
 
     Args:
         law: of one share, φ and r <= 1 rounded down by 16 units and ε more of their last places at

@@ -54,7 +54,7 @@ MOST_DATASETS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class ClampedReport:
-    """The law of one report, in blocks of outputs.
+    """The law of one clamped report, in blocks of outputs.
 
     A few units of roundoff off, whatever the distance: ε_geo is split so that its products with
     distances are exact.
@@ -87,7 +87,7 @@ class ClampedReport:
 
 @dataclass(frozen=True, slots=True)
 class LocalLaplaceRound:
-    """Parameters of a round for the analysis.
+    """A local-laplace round for the analysis.
 
     Attributes:
         rate: ε_geo, nats per unit.
@@ -105,12 +105,12 @@ class LocalLaplaceRound:
 
     @property
     def counts_on_others(self) -> bool:
-        """True if the reports of others are taken into account."""
+        """True if the bound uses the reports of others."""
         most = float(self.rate * self.report.max_value)
         return self.honest > 1 and most <= LARGEST_EXPONENT
 
     def units(self, distance: int) -> int:
-        """Factor that makes ε total."""
+        """Factor that converts ε into total ε: the distance if metric, else 1."""
         return distance if self.metric else 1
 
     def pure(self, distance: int) -> float:
@@ -158,7 +158,7 @@ class LocalLaplaceRound:
         return chord(nodes, np.minimum.accumulate(values), epsilons)
 
     def delta(self, epsilon: float) -> float:
-        """Certified δ at ε as the adjacency counts it, for all distances up to d_max.
+        """Certified δ for all distances up to d_max; ε per unit if metric, else total.
 
         δ rises with the distance and falls with E: the farthest change of an interval of distances
         at the interval's least E bounds all of it.
@@ -173,7 +173,7 @@ class LocalLaplaceRound:
         )
 
     def epsilon(self, delta: float) -> float:
-        """Certified ε at δ as the adjacency counts it.
+        """Certified ε at δ, per unit if metric, else total.
 
         E at δ rises with the distance: that of the farthest change of an interval of distances,
         per unit of the nearest one, bounds all of it.
@@ -195,7 +195,7 @@ class LocalLaplaceRound:
         return certified_epsilon(upper, delta, self.pure(distance), tolerance)
 
     def _cover(self, bound: Callable[[int, int], float], close: float) -> float:
-        """A bound for all distances, from `bound` for intervals of them.
+        """A bound for all distances, from `bound` on intervals of distances.
 
         The interval with the largest bound is divided until it is close to that of some distance.
         """
@@ -224,7 +224,7 @@ class LocalLaplaceRound:
         return float((1.0 - above - growth * below * (1 - MARGIN)).max()) + MARGIN
 
     def _worst_draw(self, distance: int, epsilon: float) -> tuple[Draw, float]:
-        """The law of V that is the largest in convex order, and δ of outputs that are too rare.
+        """The law of V that is largest in convex order, and δ of the outputs too rare for it.
 
         Its positive values are those of the change from 0 to d, its negative ones those of the
         change from d to 0 (S24).
@@ -247,7 +247,7 @@ class LocalLaplaceRound:
     def _atoms(
         self, before: int, after: int, last: int, growth: float, sign: float
     ) -> tuple[Floats, Floats]:
-        """Masses and values of V of one sign at the outputs 0..last, longer blocks spread.
+        """Masses and values of V of one sign at outputs 0..last, with long blocks spread out.
 
         A block's values are moved to those at its ends without changing their mean, which makes
         the law larger in convex order.
@@ -279,7 +279,7 @@ class LocalLaplaceRound:
         return all_masses[usable] * (1 - MARGIN / 4), all_values[usable]
 
     def _blocks(self, last: int) -> tuple[Indices, Indices]:
-        """First and last output of each block of 0..last: the 0 by itself, none across the middle.
+        """First and last output of each block of 0..last: 0 alone, and none across the middle.
 
         Single outputs where there are few, else blocks of about the same importance.
         """
@@ -301,13 +301,13 @@ class LocalLaplaceRound:
     # Attained.
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ at ε of the worst of a few datasets, never above the truth."""
+        """δ at ε on the worst of a few datasets, never above the truth."""
         return max(
             lower(epsilon * self.units(distance), 0.0) for distance, lower in self._lower_bounds()
         )
 
     def attained_epsilon(self, delta: float, certified: float) -> float:
-        """ε at δ of the dataset that is worst near the certified ε."""
+        """ε at δ on the dataset that is the worst near the certified ε."""
         near = 0.9 * certified
         distance, lower = max(
             self._lower_bounds(), key=lambda item: item[1](near * self.units(item[0]), 0.0)
@@ -316,7 +316,7 @@ class LocalLaplaceRound:
         return attained_epsilon(lambda epsilon: lower(epsilon * units, delta), delta, certified)
 
     def _lower_bounds(self) -> list[tuple[int, Callable[[float, float], float]]]:
-        """Distances with lower bounds of δ at total ε and a goal, each on real datasets."""
+        """Distances, each with a function from (total ε, goal) to a lower bound of δ."""
         pairs = self._datasets()
         bounds: list[tuple[int, Callable[[float, float], float]]] = [
             (distance, partial(pair.lower, self.honest)) for distance, pair in pairs
@@ -325,7 +325,7 @@ class LocalLaplaceRound:
         return bounds + [(distance, partial(self._seen_alone, distance)) for distance in apart]
 
     def _seen_alone(self, distance: int, epsilon: float, goal: float) -> float:
-        """Attained δ of the change from 0 to d, all others at k: is any report at most c?
+        """Attained δ of a change from 0 to d, others at k, by the event "some report <= c".
 
         Others make that likelier by h - 1 times the chance of each at most.
         """
@@ -343,7 +343,7 @@ class LocalLaplaceRound:
         return max(0.0, float(seen.max(initial=0.0)))
 
     def _datasets(self) -> list[tuple[int, Pair]]:
-        """Changes between 0 and d, the others all at an end or at d: the likely worst ones.
+        """Likely worst changes between 0 and d, with all others at an end or at d.
 
         At many users they are those with the largest Σ (a - b)²/o (K11), per squared unit.
         """
@@ -361,7 +361,7 @@ class LocalLaplaceRound:
 
 @lru_cache(maxsize=128)
 def _dataset(report: ClampedReport, before: int, after: int, other: int) -> Pair:
-    """The change of one value where all others hold `other`; neighbouring outputs are joined."""
+    """The change of one value if all others hold `other`, with neighbouring outputs joined."""
     top = report.max_value
     inner = np.linspace(1, top, min(top, 2 * MOST_BLOCKS)).astype(np.int64)
     breaks = [

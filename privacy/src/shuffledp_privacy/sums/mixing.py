@@ -1,4 +1,4 @@
-"""How well pieces of split values mix: the distance of their shuffle from uniform pieces.
+"""Mixing of split values: the distance of shuffled pieces from uniform pieces.
 
 Ishai, Kushilevitz, Ostrovsky and Sahai 2006; Balle, Bell, Gascón and Nissim 2020; Ghazi,
 Manurangsi, Pagh and Velingker
@@ -69,7 +69,7 @@ def mixing_distance(honest: int, modulus: int, pieces: int) -> float:
 
 
 def least_pieces(honest: int, modulus: int, security: float) -> int:
-    """The smallest number of pieces with a distance of at most 2^-security.
+    """The smallest number of pieces with a mixing distance of at most 2^-security.
 
     Args:
         honest: h >= 1.
@@ -98,7 +98,7 @@ def least_pieces(honest: int, modulus: int, security: float) -> int:
 
 
 def published_pieces(honest: int, modulus: int, security: float) -> int:
-    """Number of pieces by the formula of Balle, Bell, Gascón and Nissim 2020, to compare.
+    """Number of pieces by the formula of Balle, Bell, Gascón and Nissim 2020, for comparison.
 
     ceil((2σ + log q)/(log h - log e) + 2).
 
@@ -130,7 +130,7 @@ def _log_excess(honest: int, modulus: int, pieces: int) -> float:
 
 
 def _falls_from(users: int, grow: float, pieces: int, log_sums: list[float]) -> bool:
-    """True if w_j <= 1 for all j >= `users`: the bound that the induction of S19 (d) needs."""
+    """True if w_j <= 1 for all j >= `users`, as the induction of S19 (d) requires."""
     closed = _log_closed(users, pieces, len(log_sums))
     ends = np.logaddexp(closed[0], closed[1] + math.log(users / 2)) + math.log(2)
     total = np.logaddexp(np.logaddexp.reduce(closed + np.array(log_sums)), ends)
@@ -138,7 +138,7 @@ def _falls_from(users: int, grow: float, pieces: int, log_sums: list[float]) -> 
 
 
 def _large(users: int, grow: float, pieces: int, log_sums: list[float]) -> float:
-    """S19 (d): sum over the numbers of users with known terms, and a closed form for the others."""
+    """Bound of S19 (d): known terms for few users, and a closed form for more."""
     if users <= len(log_sums) + 1:
         return _log_sum(users, pieces, log_sums[: users - 1]) + grow
     closed = _log_closed(users, pieces, 3)
@@ -156,7 +156,7 @@ def _large(users: int, grow: float, pieces: int, log_sums: list[float]) -> float
 
 
 def _log_sum(users: int, pieces: int, log_sums: list[float]) -> float:
-    """ln Σ_i (j-i)/j χ_{j,i} (1 + w_i), over the i that are known, j = users."""
+    """ln Σ_i (j-i)/j χ_{j,i} (1 + w_i) over the known i, for j = users."""
     sizes = np.arange(1, len(log_sums) + 1)
     terms = (
         np.log((users - sizes) / users)
@@ -177,6 +177,6 @@ def _log_closed(users: int, pieces: int, most: int) -> Floats:
 
 
 def _log_binomials(top: int, most: int) -> Floats:
-    """ln C(top, i) for i = 1..most <= top, by a sum of logarithms, which keeps its digits."""
+    """ln C(top, i) for i = 1..most <= top, as a sum of logarithms, without loss of digits."""
     steps = np.arange(most, dtype=np.float64)
     return np.asarray(np.cumsum(np.log((top - steps) / (steps + 1))), dtype=np.float64)

@@ -54,7 +54,7 @@ thousandth.
 
 @dataclass(frozen=True, slots=True)
 class OneBitRound:
-    """Parameters of a round for the analysis.
+    """A one-bit round for the analysis.
 
     Attributes:
         binary: the randomised response of the rounded bit.
@@ -72,11 +72,11 @@ class OneBitRound:
 
     @property
     def law(self) -> Law:
-        """Chances of the randomised response in floats."""
+        """Probabilities of the randomised response as floats."""
         return law_of(self.binary)
 
     def rate(self, distance: int) -> Fraction:
-        """d/k, the chance that a change by d reaches the bit."""
+        """Probability d/k that a change by d affects the bit."""
         return Fraction(distance, self.max_value)
 
     def pure(self, distance: int) -> float:
@@ -99,7 +99,7 @@ class OneBitRound:
         return math.log1p(math.expm1(min(epsilon, 700.0)) / float(self.rate(distance)))
 
     def units(self, distance: int) -> int:
-        """Factor that makes ε total."""
+        """Factor that converts ε into total ε: the distance if metric, else 1."""
         return distance if self.metric else 1
 
     # Certified.
@@ -113,7 +113,7 @@ class OneBitRound:
         return min(1.0, up(float(self.rate(distance)) * inner_delta))
 
     def delta(self, epsilon: float) -> float:
-        """Certified δ at ε as the adjacency counts it."""
+        """Certified δ at ε, per unit if metric, else total."""
         if epsilon >= self.local():
             return 0.0
         largest = self.certified_delta(self.d_max, down(epsilon * self.units(self.d_max)))
@@ -131,7 +131,7 @@ class OneBitRound:
         return min(1.0, max(largest, up(float(deltas.max()))))
 
     def epsilon(self, delta: float) -> float:
-        """Certified ε at δ as the adjacency counts it."""
+        """Certified ε at δ, per unit if metric, else total."""
         if delta == 0.0 or self.law.epsilon0 == 0.0:
             return self.local()
         units = self.units(self.d_max)
@@ -177,7 +177,7 @@ class OneBitRound:
     # Attained.
 
     def attained_delta(self, distance: int, epsilon: float) -> float:
-        """δ at total ε = E of a dataset with a change by d from 0, never above the truth."""
+        """δ at total ε = E on a dataset with a change by d from 0, never above the truth."""
         total = up(self.inner(distance, epsilon))
         if total >= self.law.epsilon0:
             return 0.0
@@ -188,7 +188,7 @@ class OneBitRound:
         return attained_epsilon(partial(self.attained_delta, distance), delta, self.pure(distance))
 
     def quick(self, distance: int, epsilon: float) -> float:
-        """Approximate δ at total ε: the larger one of two datasets, the others all 0 or all k."""
+        """Approximate δ at total ε: the larger of two datasets', others all at 0 or all at k."""
         total = self.inner(distance, epsilon)
         if total >= self.law.epsilon0:
             return 0.0
@@ -196,7 +196,7 @@ class OneBitRound:
         return float(self.rate(distance)) * one_symbol(self.law, self.honest, window, total)
 
     def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
-        """Estimate of `quick` at many total ε, same shape, without bounds on rounding."""
+        """`quick` at many total ε, same shape, without bounds on rounding."""
         window = one_symbol_window(self.law, self.honest)
         rate = float(self.rate(distance))
         growth = 1 + np.expm1(np.minimum(epsilons, 700.0)) / rate
@@ -213,7 +213,7 @@ class OneBitRound:
         return np.where(epsilons < self.pure(distance), deltas, 0.0)
 
     def tried_distances(self) -> list[int]:
-        """Distances at which datasets are tried."""
+        """Distances at which attained bounds are computed."""
         return probes(self.d_max) if self.metric else [self.d_max]
 
 

@@ -29,7 +29,7 @@ def axis_budget(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def plane_guarantee(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
-    """Guarantee of two axes for the Euclidean distance: (sqrt(ε1² + ε2²), δ1 + δ2), rounded up.
+    """Guarantee of two axes in Euclidean distance: (sqrt(ε1² + ε2²), δ1 + δ2), rounded up.
 
     Proposition S15.
 

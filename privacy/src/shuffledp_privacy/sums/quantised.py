@@ -1,4 +1,4 @@
-"""Unary codes in steps of Q: what rounding at random to a step does to privacy.
+"""Unary codes in steps of Q: effect of random rounding to a step on privacy.
 
 Source: Athanasiou et al. 2025, Algorithm 8.
 
@@ -137,17 +137,17 @@ class QuantisedRound:
         return full_steps, Fraction(rest, self.max_value)
 
     def units(self, distance: int) -> int:
-        """Factor that makes ε total."""
+        """Factor that converts ε into total ε: the distance if metric, else 1."""
         return distance if self.metric else 1
 
     def of_code(self, steps: int, *, metric: bool = False) -> rr.BitShuffle:
-        """The code's own analysis, for changes by at most this number of steps."""
+        """The rr-shuffle round of the code itself, for changes by at most `steps` steps."""
         adjacency = Adjacency.METRIC if metric else Adjacency.STANDARD
         return rr.bit_shuffle(self.code, Setting(self.honest, self.honest, adjacency, steps))
 
     @property
     def step(self) -> float:
-        """ε0 = ln((2-p)/p), of one step at δ = 0 whatever the others do."""
+        """ε0 = ln((2-p)/p) of one step at δ = 0, whatever the others do."""
         return rr.local_epsilon(self.code)
 
     def pure(self, distance: int) -> float:
@@ -157,7 +157,7 @@ class QuantisedRound:
         return up(full_steps * self.step + rest)
 
     def local(self) -> float:
-        """ε at δ = 0, whatever the others do, as the adjacency counts it.
+        """ε at δ = 0 whatever the others do, per unit if metric, else total.
 
         Per unit the largest is at d = 1.
         """
@@ -172,7 +172,7 @@ class QuantisedRound:
         return self.of_code(steps).delta(max(epsilon, 0.0))[0]
 
     def code_known(self, steps: int, epsilon: float) -> Divergence | None:
-        """Bounds of the code's δ on two datasets, upper and lower; None where it is 0."""
+        """Bounds of the code's δ on two datasets, upper and lower; None if δ is 0."""
         if steps == 0 or epsilon >= steps * self.step:
             return None
         return self.of_code(steps).known_divergence(
@@ -190,7 +190,7 @@ class QuantisedRound:
         return self._mix_steps(self.code_delta, distance, epsilon)
 
     def quick(self, distance: int, epsilon: float) -> float:
-        """Approximate δ: the larger one of two datasets, the others' bits all 0, or all 1."""
+        """Approximate δ: the larger of two datasets', the others' bits all 0 or all 1."""
 
         def code(steps: int, total: float) -> float:
             divergence = self.code_known(steps, total)
@@ -248,7 +248,7 @@ class QuantisedRound:
 
 
 def split_total(full_steps: int, share: Fraction, epsilons: Floats) -> tuple[Floats, Floats]:
-    """Split of e^E = (1-b) e^low + b e^high at which the curves for a and a + 1 steps are used.
+    """Split of e^E = (1-b) e^low + b e^high: arguments for the curves of a and a + 1 steps.
 
     0 < b < 1 (S20).
 
@@ -280,7 +280,7 @@ def quantised_round(spec: QuantisedRR, setting: Setting) -> QuantisedRound:
 
 @lru_cache(maxsize=1024)
 def _code_table(code: RRShuffle, honest: int, steps: int) -> tuple[Floats, Floats]:
-    """Points and the code's curve there for a change by whole steps, shared by all distances."""
+    """Points, and the code's curve there, for a change by whole steps; shared by all distances."""
     item = rr.bit_shuffle(code, Setting(honest, honest, max_distance=steps))
     reach = min(
         1.1 * float(item.attained_epsilons(np.array([steps]), TABLE_TAIL)[0]) + 1e-9,

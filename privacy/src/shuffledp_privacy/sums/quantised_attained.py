@@ -18,7 +18,7 @@ from shuffledp_privacy.sums.quantised import Floats, QuantisedRound
 
 
 def attained_delta(item: QuantisedRound, epsilon: float) -> float:
-    """δ at ε as the adjacency counts it of some dataset, never above the truth."""
+    """δ at ε on some dataset, never above the truth; ε per unit if metric, else total."""
     divergences = [
         item.code_known(j, up(epsilon * item.units(_reaching(item, j)))) for j in _tried_steps(item)
     ]
@@ -34,7 +34,7 @@ def attained_delta(item: QuantisedRound, epsilon: float) -> float:
 
 
 def attained_epsilon(item: QuantisedRound, delta: float) -> float:
-    """ε at δ, as the adjacency counts it, that some pair of datasets reaches."""
+    """ε at δ that some pair of datasets reaches, per unit if metric, else total."""
     tried = np.array(_tried_steps(item), dtype=np.int64)
     candidates = [0.0]
     if tried.size:
@@ -53,7 +53,7 @@ def attained_epsilon(item: QuantisedRound, delta: float) -> float:
 
 
 def _raised_pair(item: QuantisedRound, times: int) -> BitPair:
-    """Pairs of datasets: a value of whole steps is lowered by a step, all others hold k, or 0.
+    """Pairs of datasets: one value falls by a whole step, all others hold k, or 0.
 
     Both are repeated `times` times. The value is the least one of whole steps; raising the largest
     such value below k is the mirror image.
@@ -67,7 +67,7 @@ def _raised_pair(item: QuantisedRound, times: int) -> BitPair:
 
 
 def _reaching(item: QuantisedRound, steps: int) -> int:
-    """The smallest distance of `steps` steps.
+    """The smallest distance that spans `steps` steps.
 
     Some dataset changes by exactly these steps, and a larger change reveals more.
     """
@@ -75,7 +75,7 @@ def _reaching(item: QuantisedRound, steps: int) -> int:
 
 
 def _tried_steps(item: QuantisedRound) -> list[int]:
-    """Numbers of steps at which datasets are tried.
+    """Numbers of steps at which attained bounds are computed.
 
     The largest alone under standard adjacency.
     """
@@ -86,7 +86,7 @@ def _tried_steps(item: QuantisedRound) -> list[int]:
 
 
 def _short(item: QuantisedRound) -> tuple[Floats, Floats]:
-    """Distances tried below a step, and their b: some dataset attains exactly b δ_1 there."""
+    """Distances tried below one step, with their b; some dataset attains exactly b δ_1 there."""
     below = min(item.d_max, _reaching(item, 1) - 1)
     if below < 1 or (not item.metric and item.d_max > below):
         return np.empty(0), np.empty(0)

@@ -1,4 +1,4 @@
-"""Bounds of quantised-rr over all distances, from those at one distance.
+"""Bounds for quantised-rr over all distances, from bounds at single distances.
 
 Per unit of distance the worst change may be any: below a step, a whole number of steps, or between
 two numbers of steps (docs/accounting.md, Propositions S14 and S20).
@@ -35,7 +35,7 @@ SLACK = 2e-4
 
 
 def worst_delta(item: QuantisedRound, epsilon: float) -> float:
-    """Certified δ at ε as the adjacency counts it."""
+    """Certified δ at ε over all distances, per unit if metric, else total."""
     if epsilon >= item.local():
         return 0.0
     largest = item.certified_delta(item.d_max, down(epsilon * item.units(item.d_max)))
@@ -45,7 +45,7 @@ def worst_delta(item: QuantisedRound, epsilon: float) -> float:
 
 
 def worst_epsilon(item: QuantisedRound, delta: float) -> float:
-    """Certified ε at δ as the adjacency counts it."""
+    """Certified ε at δ over all distances, per unit if metric, else total."""
     if delta == 0.0 or item.step == 0.0:
         return item.local()
     largest = item.certified_epsilon(item.d_max, delta) / item.units(item.d_max)
@@ -62,7 +62,7 @@ def _first(item: QuantisedRound, nodes: Floats) -> Floats:
 
 
 def _shares(item: QuantisedRound) -> tuple[Floats, Floats]:
-    """First and last b of each interval that covers distances below one step, up to d_max."""
+    """First and last b of each interval that covers the distances below one step, up to d_max."""
     last = min(item.d_max, math.ceil(Fraction(item.max_value, item.code.max_value)) - 1)
     lows, highs = _cover(last)
     scale = item.code.max_value / item.max_value
@@ -70,7 +70,7 @@ def _shares(item: QuantisedRound) -> tuple[Floats, Floats]:
 
 
 def _below_a_step(item: QuantisedRound, epsilon: float) -> float:
-    """δ at ε per unit of all changes by less than a step."""
+    """δ at ε per unit for all changes by less than a step."""
     lows, highs = _shares(item)
     if not lows.size:
         return 0.0
@@ -90,7 +90,7 @@ def _below_a_step(item: QuantisedRound, epsilon: float) -> float:
 
 
 def _nearer(item: QuantisedRound, delta: float) -> float:
-    """ε per unit at δ of changes by less than a step: ln(1 + b (e^E_1 - 1)).
+    """ε per unit at δ for changes by less than a step: ln(1 + b (e^E_1 - 1)).
 
     E_1 is the ε of one step at δ/b.
     """
@@ -110,7 +110,7 @@ def _nearer(item: QuantisedRound, delta: float) -> float:
 
 
 def _rests(item: QuantisedRound) -> tuple[Floats, Floats]:
-    """First and last b of each interval that covers the b that occur, and 1."""
+    """First and last b of each interval of a cover of all b that occur, and of 1."""
     parts = Fraction(item.code.max_value, item.max_value).denominator
     if parts <= CELLS:
         return (points := np.arange(parts + 1) / parts), points
@@ -125,7 +125,7 @@ def _worst_between(item: QuantisedRound, full_steps: int, low: float, high: floa
 
 
 def _whole(item: QuantisedRound) -> int:
-    """Steps of the largest distance, rounded up."""
+    """Number of steps of the largest distance, rounded up."""
     full_steps, share = item.steps(item.d_max)
     return full_steps + bool(share)
 
@@ -181,7 +181,7 @@ def _excess(item: QuantisedRound, per_step: float) -> float:
 
 
 def _between_steps(item: QuantisedRound, epsilon: float, least: float) -> float:
-    """δ at ε per unit of all changes by a step or more, and at least `least`."""
+    """δ at ε per unit for all changes by a step or more, but at least `least`."""
     most = _whole(item)
     if most < 2:
         return least
@@ -214,7 +214,7 @@ def _between_steps(item: QuantisedRound, epsilon: float, least: float) -> float:
 
 
 def _cover(last: int) -> tuple[Floats, Floats]:
-    """First and last distance of each of the intervals that cover 1..last; none for 0."""
+    """First and last distance of each interval of a cover of 1..last; none for 0."""
     lows = (
         np.arange(1.0, last + 1)
         if last <= CELLS

@@ -1,4 +1,4 @@
-"""Bounds for rr-shuffle: each bit of each unary code is randomised by itself.
+"""Bounds for rr-shuffle: each bit of each unary code is randomised independently.
 
 Source: Athanasiou et al. 2025, Algorithm 2.
 
@@ -73,7 +73,7 @@ class BitShuffle:
         return self._pairs(Boxes(steps, steps, first, last))
 
     def _cover(self) -> tuple[Boxes, Boxes]:
-        """Boxes of all numbers of ones at the largest distance, and of the largest at smaller ones.
+        """Boxes of all numbers of ones at the largest distance, and at smaller distances.
 
         At smaller distances only the largest number of ones is included.
 
@@ -120,18 +120,18 @@ class BitShuffle:
         return BitPair(zeros, ones, boxes.d_high.astype(np.float64), self.flip)
 
     def _ends(self, distance: Integers) -> BitPair:
-        """Pairs of two datasets for each distance: the other bits all 0, and all 1."""
+        """Pairs of two datasets for each distance: the other bits are all 0, or all 1."""
         steps = np.repeat(distance, 2).astype(np.float64)
         others = self.bits - steps
         zero = np.tile([True, False], len(distance))
         return BitPair(np.where(zero, others, 0.0), np.where(zero, 0.0, others), steps, self.flip)
 
     def _unit(self, distance: Integers) -> Floats:
-        """Factor that makes ε total."""
+        """Factor that converts ε into total ε: the distance if metric, else 1."""
         return distance.astype(np.float64) if self.metric else np.ones(len(distance))
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """(certified, attained) δ at ε as the adjacency counts it."""
+        """(certified, attained) δ at ε, per unit if metric, else total."""
 
         def bound(boxes: Boxes) -> Floats:
             return hockey_stick(self._pairs(boxes), epsilon * self._unit(boxes.d_low)).upper
@@ -144,12 +144,12 @@ class BitShuffle:
         return min(1.0, self._maximum(max(low, 1e-300), 8 * SLACK, holds, bound)), low
 
     def known_delta(self, epsilon: float) -> float:
-        """Attained δ at ε as the adjacency counts it, never above the truth."""
+        """Attained δ at ε (per unit if metric, else total), never above the truth."""
         probe = self._probes()
         return float(self.known_divergence(probe, epsilon * self._unit(probe)).lower.max())
 
     def epsilon(self, delta: float) -> tuple[float, float]:
-        """(certified, attained) ε at δ as the adjacency counts it."""
+        """(certified, attained) ε at δ, per unit if metric, else total."""
         # Attained by concrete datasets, and where the search begins: the cover below is sound
         # whatever it begins with.
         probe = self._probes()
@@ -171,7 +171,7 @@ class BitShuffle:
         return min(self._maximum(start, SLACK, holds, needed_epsilons), limit), low
 
     def covering_pairs(self, distance: Integers) -> tuple[BitPair, int]:
-        """Dominating pairs of a fixed cover of numbers of ones, by distance: quick but looser."""
+        """Dominating pairs of a fixed cover of numbers of ones, by distance: quick but loose."""
         first, last = _blocks(self.bits)
         steps, rows = np.repeat(distance, len(first)), len(distance)
         return self._pairs(Boxes(steps, steps, np.tile(first, rows), np.tile(last, rows))), len(
@@ -194,7 +194,7 @@ class BitShuffle:
         return np.where(epsilons < self.per_unit * distance, found, 0.0)
 
     def farthest(self, epsilons: Floats) -> Floats:
-        """Certified δ at total ε >= 0, such that rounds at d_max cover those at every distance.
+        """Certified δ at total ε >= 0, such that composition at d_max covers every distance.
 
         Same shape (C12 (c)).
 
@@ -231,11 +231,11 @@ class BitShuffle:
 
     @property
     def continues(self) -> bool:
-        """Whether the tilted laws of C12 (c) can be told from certainty in floating point."""
+        """True if the tilted laws of C12 (c) differ from certainty in floating point."""
         return self.flip >= 0.5 or self.d_max * self._tilt() < FARTHEST_TILT
 
     def _tilt(self) -> float:
-        """c = (1 - 2a)/(a (1-a) N): how much one more 0 changes ln P per flip, approximately."""
+        """Approximate change of ln P per flip by one more 0: c = (1 - 2a)/(a (1-a) N)."""
         return (1 - 2 * self.flip) / (self.flip * (1 - self.flip) * self.bits)
 
     def _probes(self) -> Integers:
@@ -295,7 +295,7 @@ TABULATED = 24
 
 
 def nodes_of(epsilons: Floats, most: int = NODES) -> tuple[Floats, Callable[[Floats], Floats]]:
-    """Points at which a convex curve is computed, about `most`, and how to spread its values."""
+    """About `most` points at which to compute a convex curve, and a function to interpolate."""
     nodes = np.unique(epsilons)
     if len(nodes) > most:
         nodes = np.unique(

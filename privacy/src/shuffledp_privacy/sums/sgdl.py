@@ -71,7 +71,7 @@ def honest_noise(noise_epsilon: Fraction, shares: int, honest: int) -> SumNoise:
 
 
 def pure_unit(noise_epsilon: Fraction, shares: int, honest: int) -> float:
-    """ε per unit of these shares at δ = 0, rounded up.
+    """ε per unit of the honest users' shares at δ = 0, rounded up.
 
     Inf where they are less than one whole noise.
     """
@@ -81,7 +81,7 @@ def pure_unit(noise_epsilon: Fraction, shares: int, honest: int) -> float:
 
 
 def noise_basis(shares: int, honest: int) -> str:
-    """What the certificate assumes of the noise, in words."""
+    """The certificate's assumption about the noise, in words."""
     if honest >= shares:
         return (
             "S2: at least one whole discrete Laplace noise from honest users, and its exact excess"

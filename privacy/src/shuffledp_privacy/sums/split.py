@@ -1,4 +1,4 @@
-"""Bounds for split-mix: only a sum with one unclamped discrete Laplace noise is revealed.
+"""Bounds for split-mix: only a sum with one whole, unclamped discrete Laplace noise is revealed.
 
 Source: Balle et al. 2020.
 
@@ -70,7 +70,7 @@ def mixing_security(total: float, delta: float, rounds: int) -> float:
 
 
 def wide_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: int) -> int:
-    """The least power of two with room for the sum of these users: no piece is ever redrawn.
+    """The least power of two with room for the sum of these users; no piece is ever redrawn.
 
     Raises:
         CannotCertify: it is beyond what a message carries.

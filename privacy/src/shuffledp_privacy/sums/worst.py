@@ -1,4 +1,4 @@
-"""Bounds of a `NoisySum` over all distances, from those at one distance.
+"""Bounds for a `NoisySum` over all distances, from bounds at single distances.
 
 The largest distance is the worst where the noise is log-concave and is not clamped (Proposition
 S5); elsewhere all distances are searched.
@@ -20,7 +20,7 @@ from shuffledp_privacy.sums.common import UNNOTICED, NoisySum, probes
 
 
 def tried_distances(item: NoisySum) -> list[int]:
-    """Distances at which datasets are tried."""
+    """Distances at which attained bounds are computed."""
     return probes(item.d_max) if item.metric else [item.d_max]
 
 
@@ -46,7 +46,7 @@ def worst_delta(item: NoisySum, epsilon: float) -> float:
 
 
 def _searched_delta(item: NoisySum, epsilon: float, coupled: float) -> float:
-    """Certified δ at ε per unit, from all distances; `coupled` is a bound already."""
+    """Certified δ at ε per unit over all distances; `coupled` is a known bound."""
 
     def bound(boxes: Boxes) -> Floats:
         # δ rises with the distance and falls with ε: the farthest change at the smallest total
@@ -62,7 +62,7 @@ def _searched_delta(item: NoisySum, epsilon: float, coupled: float) -> float:
 
 
 def _near_distance(item: NoisySum, delta: float) -> int:
-    """A distance below d_max up to which S6 costs little of δ; 0 for none."""
+    """A distance below d_max up to which S6 costs little of δ; 0 without one."""
     if item.kept is None or not item.log_concave or item.clamped <= 0.0:
         return 0
     room = clamping_nearby(delta) / item.clamped - 1.0
@@ -71,7 +71,7 @@ def _near_distance(item: NoisySum, delta: float) -> int:
 
 
 def _costs(item: NoisySum, total: float, delta: float) -> bool:
-    """True if clamping costs so much of δ at the total ε that another bound is worth trying."""
+    """True if clamping costs so much of δ at total ε that another bound may be better."""
     return item.clamped * (1.0 + math.exp(min(total, 700.0))) > UNNOTICED * delta
 
 
@@ -92,7 +92,7 @@ def worst_epsilon(item: NoisySum, delta: float) -> float:
 
 
 def _farthest_epsilon(item: NoisySum, delta: float) -> float:
-    """Certified ε per unit at δ > 0, from the largest distance where that is the worst."""
+    """Certified ε per unit at δ > 0 from the largest distance, if that is the worst."""
     if item.log_concave:
         total = float(item.needed_epsilons(np.array([item.d_max]), delta)[0])
         if total < item.local(item.d_max):
@@ -108,7 +108,7 @@ def _farthest_epsilon(item: NoisySum, delta: float) -> float:
 
 
 def _searched_epsilon(item: NoisySum, delta: float, coupled: float) -> float:
-    """Certified ε per unit at δ, from all distances; `coupled` is a bound already."""
+    """Certified ε per unit at δ over all distances; `coupled` is a known bound."""
 
     def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
         # local(d)/d falls (S8): what covers distance 1 covers every distance.
@@ -135,5 +135,5 @@ def _searched_epsilon(item: NoisySum, delta: float, coupled: float) -> float:
 
 
 def _pure(item: NoisySum, delta: float) -> float:
-    """Pure ε per unit where clamping alone costs at most δ, else inf."""
+    """Pure ε per unit if clamping alone costs at most δ, else inf."""
     return item.pure if item.pure_cost() <= delta else math.inf
