@@ -181,7 +181,7 @@ def _measure(
 def _median_passes(columns: ColumnCounts, share: float) -> float:
     """Least number that the lower median of a text's counts exceeds with probability <= `share`.
 
-    Without the text's own people.
+    The text's own people are left out.
     """
     numbers = columns.numbers
     needed = columns.counts.shape[0] // 2 + 1

@@ -1,6 +1,6 @@
 """Certificates and calibrations for the paper's settings, each computed once.
 
-And the least error there is.
+Also the least possible error.
 """
 
 from __future__ import annotations

@@ -143,10 +143,7 @@ def chance_that(law: AnswerLaw, holds: Callable[[tuple[int, ...]], bool]) -> Fra
 
 
 def largest_ratio(first: AnswerLaw, second: AnswerLaw) -> Fraction | None:
-    """e^ε of two laws of answers; None if it is infinite.
-
-    None for no bound, where one of them gives answers that the other never does.
-    """
+    """e^ε of two laws of answers; None if only one of them has some answers, and ε is infinite."""
     if set(first) != set(second):
         return None
     return max(max(p / second[answers], second[answers] / p) for answers, p in first.items())

@@ -20,7 +20,7 @@ def guess(plan: dict[str, Any], board: tuple[int, ...], mine: tuple[int, ...]) -
 def most_colluding(certified: Callable[[int], float], users: int, epsilon: float) -> int | None:
     """Step C: the largest number of colluding users with a certified ε of at most `epsilon`.
 
-    None if none does.
+    None if there is no such number.
     """
     raise NotImplementedError
 

@@ -194,7 +194,7 @@ class SavedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def rows(self) -> Iterator[Row]:
         """Yield the answer's rows of a table with `COLUMNS`.
 
-        Those of sums, quantiles and frequent texts, and one for each value of a histogram.
+        Rows of sums, quantiles and frequent texts, and one row for each value of a histogram.
         """
         at = self.certified_at
         shared: Row = {
