@@ -1,1 +1,1 @@
-"""A mix node: accepts, spools, peels, permutes, relays."""
+"""A mix node: accepts and stores submissions, then peels, permutes and relays them."""

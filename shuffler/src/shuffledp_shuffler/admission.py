@@ -1,4 +1,4 @@
-"""Revocation and expiry of genuine credentials.
+"""Refusal of genuine credentials that were withdrawn or have expired.
 
 The enrolment authority of a population signs complete lists of withdrawn credentials, each with the
 next serial. The entry node checks before every submission whether the file has changed, and if so
@@ -40,7 +40,7 @@ file.
 
 @dataclass(frozen=True)
 class _List:
-    """A verified list of withdrawn credentials, and the stamp of the file last looked at."""
+    """A verified list of withdrawn credentials, and the stamp of the file that was last read."""
 
     serial: int
     digest: str
@@ -49,7 +49,7 @@ class _List:
 
     @property
     def version(self) -> tuple[int, str]:
-        """Serial and digest, which a verified round's keys name; 0 and "" without a list."""
+        """Serial and digest of the list, named in a verified round's keys; 0 and "" without one."""
         return (self.serial, self.digest)
 
 
@@ -65,7 +65,7 @@ class Admission:
     """
 
     def __init__(self, folder: Path | None, state: Path, roster: Roster) -> None:
-        """Reads the lists.
+        """Read the withdrawal lists of all populations.
 
         Raises `ConfigError` for an invalid list where none is kept from before.
         """
@@ -137,7 +137,7 @@ class Admission:
             return _EMPTY
 
     def _look(self, population: Population, *, first: bool = False) -> None:
-        """Adopts the list in the file if it has changed and is newer."""
+        """Adopt the list in a population's file if the file has changed and the list is newer."""
         if self._folder is None:
             return
         file = self._folder / f"{population.name}.json"

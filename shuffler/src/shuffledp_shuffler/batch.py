@@ -1,4 +1,4 @@
-"""A batch that is mixed: its packed units on disk, read by pieces."""
+"""A batch to mix: its packed units on disk, which are read in pieces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRETCH_BITS: Final = 18
 
 @dataclass(frozen=True)
 class Batch:
-    """The files of one mix, and the layer of encryption to remove.
+    """The files of one mix, and the layer of encryption that is removed.
 
     Attributes:
         layer: the layer.
@@ -40,7 +40,7 @@ class Batch:
 
     @property
     def records(self) -> int:
-        """Number of records before any is dropped or added."""
+        """Number of records before any of them is dropped or a dummy is added."""
         return self.units * self.layer.records_per_unit
 
     @property
@@ -50,7 +50,7 @@ class Batch:
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of a record that goes out."""
+        """Length in bytes of an outgoing record."""
         return self.layer.geometry.record_bytes(self.layer.position + 1)
 
     def stem(self, name: str) -> Path:
@@ -63,7 +63,7 @@ class Batch:
         return max(_STRETCH_BITS, (self.units >> 16).bit_length())
 
     def left_out(self, memory: int) -> LeftOut:
-        """A set of positions of units to leave out, by stretches, in about `memory` bytes."""
+        """A set of units to leave out, by position and stretch, in about `memory` bytes."""
         return LeftOut(
             self.stem("units"),
             max(1, -(-self.units >> self.stretch_bits)),
@@ -72,7 +72,7 @@ class Batch:
         )
 
     def units_at(self, places: NDArray[np.uint64]) -> Records:
-        """The units at these places of the source."""
+        """The units at these positions of the source."""
         width = self.layer.unit_bytes
         with self.source.open("rb") as file:
             packed = b"".join(
@@ -81,11 +81,11 @@ class Batch:
         return np.frombuffer(packed, dtype=np.uint8).reshape(-1, width)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[NDArray[np.intp], Records]]:
-        """The units of places start..end-1, and their places, some thousand at a time."""
+        """The units start..end-1 with their positions, some thousand at a time."""
         return _pieces(self.source, self.layer.unit_bytes, start, end)
 
     def pieces_of_dummies(self) -> Iterator[tuple[NDArray[np.intp], Records]]:
-        """The records that this node adds, and their positions in the pool, after all others."""
+        """This node's dummies, and their positions in the pool, after all other records."""
         if self.added is not None:
             for places, records in _pieces(self.added, self.record_bytes, 0, self.dummies):
                 yield places + self.records, records
@@ -94,7 +94,7 @@ class Batch:
 def _pieces(
     path: Path, width: int, start: int, end: int
 ) -> Iterator[tuple[NDArray[np.intp], Records]]:
-    """Rows start..end-1 of a packed file, and their numbers, some thousand at a time."""
+    """Rows start..end-1 of a packed file with their numbers, some thousand at a time."""
     step = max(1, CHUNK_BYTES // width)
     with path.open("rb") as file:
         for first in range(start, end, step):

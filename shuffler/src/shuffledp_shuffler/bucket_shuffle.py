@@ -1,4 +1,4 @@
-"""A uniformly random order of records in bounded memory: random buckets, then order in each.
+"""Shuffles records uniformly in bounded memory: random buckets, then a random order in each.
 
 Every record goes to the bucket of an independent, uniform label; each bucket is then read back,
 permuted uniformly in memory and appended to the output (Sandelius 1962). docs/protocol.md, section
@@ -33,7 +33,7 @@ _NUMBER_BYTES: Final = 8
 
 @dataclass(frozen=True)
 class PermutedBucket:
-    """One bucket's records: `order` of those that go out, and the `addresses` from `add`."""
+    """One bucket's records: the `order` of the outgoing ones, and the `addresses` from `add`."""
 
     records: Records
     order: NDArray[np.intp]
@@ -41,13 +41,13 @@ class PermutedBucket:
 
 
 class LeftOut:
-    """Addresses that are to be left out, by stretches of 2^`bits` addresses, in bounded memory.
+    """A set of addresses to leave out, by stretches of 2^`bits` addresses, in bounded memory.
 
     A context manager.
     """
 
     def __init__(self, stem: Path, stretches: int, bits: int, memory: int) -> None:
-        """Create a shuffle from which no record is left out.
+        """Create an empty set of addresses to leave out.
 
         `stem`: prefix of file names, if any are needed; `memory`: bytes.
         """
@@ -76,7 +76,7 @@ class LeftOut:
             self.count += len(addresses)
 
     def take(self, stretch: int) -> NDArray[np.intp]:
-        """Remove and return the addresses left out of a stretch, counted from its start, unordered.
+        """Remove and return the addresses of a stretch, relative to its start, unordered.
 
         Call it once for each stretch.
         """
@@ -89,7 +89,7 @@ class LeftOut:
 
 
 class BucketShuffle:
-    """Takes the records of a batch and gives them back in a uniformly random order, once.
+    """Takes the records of a batch, and returns them once in a uniformly random order.
 
     A context manager.
     """
@@ -117,11 +117,11 @@ class BucketShuffle:
         return int(self._buckets.sizes.sum())
 
     def left_out(self, stem: Path, memory: int) -> LeftOut:
-        """A collection of addresses of this shuffle that `permute` may leave out."""
+        """An empty set of addresses of this shuffle, for `permute` to leave out."""
         return LeftOut(stem, self.layout.buckets, ROW_BITS, memory)
 
     def add(self, records: Records) -> NDArray[np.uint64]:
-        """Puts every record into a random bucket; returns the addresses.
+        """Put every record into a random bucket; return the records' addresses.
 
         Raises `NodeFault` when the disk refuses.
         """
@@ -134,7 +134,7 @@ class BucketShuffle:
         return self._buckets.rows_at(addresses)
 
     def permute(self, left_out: LeftOut) -> Iterator[PermutedBucket]:
-        """Yields all records but those left out, bucket by bucket, in a uniformly random order.
+        """Yield all records except those left out, bucket by bucket, in a uniformly random order.
 
         Which records are left out must not depend on the labels, so that the labels of the others
         stay independent and uniform.

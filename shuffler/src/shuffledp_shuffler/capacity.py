@@ -1,4 +1,4 @@
-"""Peeling rate of this node's workers, measured at start: the reference for a round's peel rate."""
+"""Peeling rate of this node's workers, measured at start: the reference for each round's rate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROUND: Final = "capacity"
 
 @dataclass(frozen=True)
 class Capacity:
-    """Onions per second in the default suite, of a single worker and of all together."""
+    """Onions peeled per second in the default suite, by one worker and by all together."""
 
     alone: float
     saturated: float

@@ -1,4 +1,4 @@
-"""A mix node's checks of everything that it is sent.
+"""A mix node's checks of everything that other parties send.
 
 Pure: the roster and the time are parameters.
 """
@@ -55,7 +55,7 @@ when it is certified."""
 
 
 def check_round_id(round_id: str) -> str:
-    """Returns a round id that is fit to name a folder; `UnknownRoundError` for any other."""
+    """Return a round id that is fit to name a folder; `UnknownRoundError` for any other."""
     if not ROUND_ID.fullmatch(round_id):
         raise UnknownRoundError(
             f"a round id must be 32 lower-case hex digits, not {round_id[:80]!r}"
@@ -119,7 +119,7 @@ def check_certificate(
 
 
 def check_after_start(certificate: Certificate, started: int) -> None:
-    """Refuses an unknown round certified before this node was started (milliseconds since 1970).
+    """Refuse an unknown round that was certified before this node started (ms since 1970).
 
     A node knows every round in which it has taken part since then, and earlier ones from its disk.
     If the disk is a restored backup, it could mix a round again whose budget was released.
@@ -137,7 +137,7 @@ def check_after_start(certificate: Certificate, started: int) -> None:
 
 
 def named_round(signed: Signed, roster: Roster) -> str:
-    """The round of a manifest that is the analyst's; errors as `verify`."""
+    """The id of the round in a manifest that the analyst signed; errors as `verify`."""
     return verify_from(roster.analyst, signed, Manifest).round_id
 
 
@@ -163,11 +163,11 @@ class Terms:
         return tuple(bytes.fromhex(key.public_key) for key in self.route)
 
     def predecessor(self) -> str | None:
-        """Name of the node that sends us the batch; None at the entry."""
+        """Name of the node that sends this node its batch; None at the entry node."""
         return None if self.position == ENTRY else self.route[self.position - 2].node
 
     def successor(self, roster: Roster) -> Party:
-        """The recipient of our batch: the next node, or the analyst after the last."""
+        """The recipient of this node's batch: the next node, or the analyst after the last."""
         if self.position == len(self.route):
             return roster.analyst
         return roster.party(self.route[self.position].node)
@@ -287,7 +287,7 @@ def check_times(terms: Terms, now: int) -> None:
 
 
 def check_header(signed: Signed, peer: str, roster: Roster) -> BatchHeader:
-    """Verifies the batch header of the calling node under its identity key; it names the round.
+    """Verify the header of a batch from `peer` under its identity key; it names the round.
 
     Raises:
         DocumentError: it is not signed by the caller. UnknownRoundError: it names no round id.
@@ -343,7 +343,7 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
 
 
 def _history_bytes(header: BatchHeader, terms: Terms) -> int:
-    """Bytes in front of the records.
+    """Number of bytes in front of the records, in a batch of a verified round.
 
     Their number is bounded, because they are read before they are verified.
     """
@@ -387,7 +387,7 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
 def check_claims(
     terms: Terms, roster: Roster, pairs: Sequence[tuple[Signed, Signed]]
 ) -> list[GenuineClaim | ClientFault]:
-    """Checks claims before any envelope is read; see core's `check_claims`.
+    """Check claims before their envelopes are read; see core's `check_claims`.
 
     `pairs` are credentials and claims.
     """
@@ -407,7 +407,7 @@ def _require_deployment(deployment: str, roster: Roster) -> None:
 def _check_route(
     route: tuple[Signed, ...], certificate: Certificate, record: RoundRecord, roster: Roster
 ) -> tuple[RoundKey, ...]:
-    """Verify that a route's round keys are the certified nodes' own, each for its position."""
+    """Verify that each of a route's round keys is the certified node's own, for its position."""
     if tuple(signed.signer for signed in route) != certificate.route:
         raise RoundKeyError(
             f"the manifest's route is not the certified one, {', '.join(certificate.route)[:200]}"

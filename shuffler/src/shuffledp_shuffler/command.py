@@ -1,4 +1,4 @@
-"""Command line options of `shuffledp-shuffler`, apart from `cli` for the reason given there."""
+"""The options of the command `shuffledp-shuffler`, apart from `cli` for the reason given there."""
 
 from __future__ import annotations
 

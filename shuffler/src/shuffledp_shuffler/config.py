@@ -73,7 +73,7 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
 
     @property
     def uploads(self) -> UploadLimits:
-        """Bounds on the submissions being received."""
+        """Limits on submissions that are being received."""
         return UploadLimits(
             places=self.max_submissions,
             size=self.submission_bytes,
@@ -84,5 +84,5 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
 
     @property
     def worker_count(self) -> int:
-        """Number of peeling processes."""
+        """Number of worker processes for peeling."""
         return self.workers or cores()

@@ -1,4 +1,4 @@
-"""Logs of a deliberately corrupt node: it follows the protocol, and records all that it learns.
+"""Logs of a deliberately corrupt node, which follows the protocol and records all it learns.
 
 For experiments: the guarantee is (ε, δ) if one node is honest and ε_L if none is, and an attack
 that joins these logs demonstrates both. A corrupt node says so in its round key, and with it in
@@ -71,7 +71,7 @@ Arrays: TypeAlias = dict[str, NDArray[np.uint8] | NDArray[np.int64]]
 
 
 class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Round, node and counts of a log.
+    """Round, node and record counts of a log.
 
     `batch` is the digest of the relayed batch; `arrays` the SHA-256 of each array.
 
@@ -92,7 +92,7 @@ class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def pool(self) -> int:
-        """Number of records before any was dropped or added."""
+        """Number of records before any is dropped or added."""
         return self.records + self.dropped - self.dummies
 
     @property
@@ -103,7 +103,7 @@ class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 @dataclass(frozen=True)
 class CorruptLog:
-    """One corrupt node's log of one round; shapes as in the module's docstring.
+    """A corrupt node's log of one round; array shapes are in the module's docstring.
 
     `credentials` at node 1 only.
     """
@@ -135,7 +135,7 @@ class Corruption:
         return cls(folder, deployment, node)
 
     def recorder(self, record: RoundRecord, layer: Layer, folder: RoundFolder) -> Recorder | None:
-        """Callback for `mix` once the permuted batch is on disk.
+        """Callback for `mix` that writes the log once the permuted batch is on disk.
 
         None for a round whose key does not say "corrupt".
 
@@ -355,7 +355,7 @@ def _check_alike(headers: Sequence[LogHeader]) -> None:
 
 
 def _senders(envelopes: Records, index: Path) -> NDArray[np.uint8]:
-    """The credential of every envelope, from the spool's index by the envelope's digest."""
+    """The credential of every envelope, looked up in the spool's index by digest."""
     database = sqlite3.connect(f"{index.absolute().as_uri()}?mode=ro", uri=True)
     try:
         # By digest, since the index keeps no order of arrival.
@@ -374,7 +374,7 @@ def _senders(envelopes: Records, index: Path) -> NDArray[np.uint8]:
 
 
 def as_keys(rows: NDArray[np.uint8]) -> NDArray[np.bytes_]:
-    """Rows as single values that can be sorted and searched, byte by byte."""
+    """Rows as single values that compare byte by byte, for sorting and searching."""
     # numpy ignores trailing zero bytes of an `S` item; items of one width stay distinct all the
     # same.
     return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").ravel()

@@ -1,4 +1,4 @@
-"""A node's own messages in a round: noise that hides every user while this node is honest.
+"""A node's own messages in a round: noise that hides every user if this node is honest.
 
 docs/protocol.md, section "Dummies", and docs/adr/0021. Drawn once in a round, by the certified law
 and from the operating system's randomness, and on disk before anything of the batch is: a node that
@@ -31,7 +31,7 @@ async def make_dummies(
     pool: PeelPool,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> None:
-    """Draws and seals a node's dummies into `path`, unless they are there.
+    """Draw and seal a node's dummies into `path`, unless the file exists.
 
     The file holds `dummies_per_node` packed records as the node passes them on. It appears complete
     and flushed to the disk, or not at all.
@@ -69,7 +69,7 @@ async def make_dummies(
 
 
 def _are_there(path: Path, length: int, round_id: str) -> bool:
-    """True if the dummies are drawn; `NodeFault` if the file has another length."""
+    """True if the dummies are in the file; `NodeFault` if it has another length."""
     # A second draw would be noise that no one certified, so that damage ends the round.
     if path.exists() and size_of(path) != length:
         raise NodeFault(

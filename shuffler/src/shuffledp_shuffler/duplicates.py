@@ -1,4 +1,4 @@
-"""Detection of duplicate onions in a batch: a copy could trace an onion through the mix.
+"""Detection of repeated onions in a batch: an adversary's copy could trace an onion.
 
 Every record gets a tag under a fresh key, and the pairs (tag, address) go to buckets by their tags:
 equal records meet in one bucket, which fits into memory. Only records whose tags are equal are then
@@ -47,7 +47,7 @@ entries put together.
 
 
 def tagger(random: RandomBytes) -> Tagger:
-    """A pseudo-random function of records of one length, to 64 bits, under a fresh key.
+    """A pseudo-random function from records of one length to 64 bits, with a fresh key.
 
     Half of a `wide_tagger`.
     """
@@ -56,7 +56,7 @@ def tagger(random: RandomBytes) -> Tagger:
 
 
 def wide_tagger(key: bytes) -> Tagger:
-    """A pseudo-random function of records of one length, to 128 bits, under a key of 16 bytes.
+    """A pseudo-random function from records of one length to 128 bits, with a 16-byte key.
 
     The 128 bits are two words.
 
@@ -94,7 +94,7 @@ def wide_tagger(key: bytes) -> Tagger:
 
 
 def find_repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
-    """Find the places of the records that are equal to an earlier one, ascending.
+    """Positions of the records that equal an earlier record, ascending.
 
     Exact, in memory, in O(N log N) time.
     """
@@ -103,13 +103,13 @@ def find_repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
 
 
 class DuplicateIndex:
-    """Finds the records of a batch that are equal to an earlier one, in bounded memory; exact.
+    """Finds the records of a batch that equal an earlier one, exactly and in bounded memory.
 
     A context manager.
     """
 
     def __init__(self, stem: Path, records: int, memory: int, tags: Tagger) -> None:
-        """An index of at most `records` records, in about `memory` bytes.
+        """Create an index of at most `records` records, in about `memory` bytes.
 
         Args:
             stem: prefix of the index's file names, if it needs files.
@@ -134,11 +134,11 @@ class DuplicateIndex:
         self.close()
 
     def close(self) -> None:
-        """Forgets all records, and removes the files. Harmless to repeat."""
+        """Forget all records, and remove the files. Harmless to repeat."""
         self._buckets.close()
 
     def add(self, records: Records, addresses: NDArray[np.uint64]) -> None:
-        """Add records, in order: of equal ones the first is kept."""
+        """Add records in order; of equal records, the first counts as the original."""
         tags = self._tags(records)
         # The high bits: the low ones decide the order inside a bucket, and may as well be others.
         labels = (tags >> np.uint64(48)).astype(np.uint16) & np.uint16(
@@ -147,7 +147,7 @@ class DuplicateIndex:
         self._buckets.add(labels, _entries(tags, addresses).view(np.uint8).reshape(len(tags), -1))
 
     def find_repeated(self, fetch: Fetch) -> Iterator[NDArray[np.uint64]]:
-        """Yields the addresses of the records that are equal to an earlier one, in arrays.
+        """Yield arrays of the addresses of records that equal an earlier record.
 
         Which ones depends only on the input.
 
@@ -183,7 +183,7 @@ def _entries(tags: NDArray[np.uint64], addresses: NDArray[np.uint64]) -> NDArray
 
 
 def _again(entries: NDArray[np.void], fetch: Fetch) -> NDArray[np.bool_]:
-    """True for every entry whose record is equal to that of an earlier entry."""
+    """True for every entry whose record equals an earlier entry's."""
     again = np.zeros(len(entries), dtype=bool)
     tags = np.ascontiguousarray(entries["tag"])
     order = np.argsort(tags)

@@ -1,4 +1,4 @@
-"""How a round ends at a node: submissions close, it is abandoned, or the analyst deletes it."""
+"""The end of a round at a node: submissions close, it is abandoned, or the analyst deletes it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def _close_open_round(services: NodeServices, live: LiveRound) -> None:
 
 
 async def abandon_overdue_round(services: NodeServices, live: LiveRound, patience: int) -> None:
-    """Fails a waiting round that ended `patience` milliseconds ago, and erases its keys.
+    """Fail a waiting round that closed `patience` milliseconds ago, and erase its keys.
 
     For a verified round that is done, erases what inquiries about its mixing need.
     """
@@ -67,7 +67,7 @@ async def abandon_overdue_round(services: NodeServices, live: LiveRound, patienc
 
 
 async def _erase_answers(live: LiveRound) -> None:
-    """Erase all that inquiries about a verified round's mixing need.
+    """Erase everything that inquiries about a verified round's mixing need.
 
     If the disk refuses, the next sweep tries again.
     """
@@ -84,7 +84,7 @@ async def _erase_answers(live: LiveRound) -> None:
 
 
 async def delete_round(services: NodeServices, rounds: RoundRegistry, round_id: str) -> Signed:
-    """Erases everything of the round; see `MixNode.delete`."""
+    """Erase everything of a round; see `MixNode.delete`."""
     while True:
         live = rounds.find(round_id)
         if live is not None:
@@ -98,7 +98,7 @@ async def delete_round(services: NodeServices, rounds: RoundRegistry, round_id: 
 
 
 async def _stop(live: LiveRound) -> None:
-    """Ends all work on a round that is to be deleted; its record changes no more."""
+    """Stop all work on a round that is to be deleted; its record stays unchanged."""
     async with live.lock:
         live.deleted = True
         await live.stop()
@@ -107,7 +107,7 @@ async def _stop(live: LiveRound) -> None:
 async def _discard(
     services: NodeServices, rounds: RoundRegistry, round_id: str, live: LiveRound | None
 ) -> Signed:
-    """Erases a stopped, damaged or unknown round, and returns its signed discard.
+    """Erase a stopped, damaged or unknown round; return the signed discard.
 
     It holds the lock under which keys are made, so that no new key is made for a round that is
     being deleted.

@@ -1,4 +1,4 @@
-"""Streams of submissions, each from a gateway that carries those of many devices.
+"""Streams of submissions, each from a gateway that forwards those of many devices.
 
 docs/protocol.md, "Submit".
 
@@ -40,13 +40,13 @@ Begun: TypeAlias = asyncio.Future[list[Signed | Exception]]
 
 @dataclass(frozen=True)
 class _End:
-    """The end of the requests; `error` is what ended them, if their caller did not."""
+    """The end of a stream's requests; `error` is its cause, unless the caller ended it."""
 
     error: Exception | None
 
 
 class Gateways(Generic[Request]):
-    """The streams of submissions at a node.
+    """All streams of submissions at a node.
 
     `take` begins some submissions, at most `UNDER_WAY`; `patience` as `PATIENCE_SECONDS`.
     """
@@ -108,7 +108,7 @@ class _Stream(Generic[Request]):
         self._answered = asyncio.Event()
 
     async def read(self, requests: AsyncIterator[Sequence[Request]]) -> None:
-        """Begins the submissions of one message after the other, up to `UNDER_WAY` at a time.
+        """Begin the submissions of each message in order, up to `UNDER_WAY` at a time.
 
         Waits while too many are not answered.
         """
@@ -150,7 +150,7 @@ class _Stream(Generic[Request]):
             raise first.error
 
     async def _first(self, latest: float) -> Begun | _End:
-        """The next submissions; waits until that time of the loop's clock."""
+        """The next submissions that began; waits until the time `latest` of the loop's clock."""
         item, self._next = self._next, None
         try:
             async with asyncio.timeout_at(latest):
@@ -165,7 +165,7 @@ class _Stream(Generic[Request]):
         )
 
     def _ready(self) -> Begun | None:
-        """The next submissions if their answers are there, otherwise None."""
+        """The next submissions if their answers are ready, otherwise None."""
         if self._next is None and not self._line.empty():
             self._next = self._line.get_nowait()
         item = self._next

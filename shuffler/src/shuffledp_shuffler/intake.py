@@ -1,4 +1,4 @@
-"""Intake of streams: submissions from clients, batches from the predecessor.
+"""Intake of a node: submissions from clients, batches from the predecessor.
 
 docs/protocol.md, sections "Submit" and "Batches".
 """
@@ -36,7 +36,7 @@ from shuffledp_shuffler.uploads import Uploads
 
 
 class WholeSubmission(NamedTuple):
-    """A submission as it came in one message: credential and claim signed, envelope sealed."""
+    """A submission that came in one message: signed credential and claim, sealed envelope."""
 
     credential: bytes
     claim: bytes
@@ -45,7 +45,7 @@ class WholeSubmission(NamedTuple):
 
 @dataclass(frozen=True)
 class _CheckedClaim:
-    """A genuine claim of a signed credential.
+    """A genuine claim, with its signed credential.
 
     `refusal`: why a new submission is refused; a repetition of an accepted one is still answered.
     """
@@ -69,7 +69,7 @@ class Submissions:
     def accept(
         self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes | Chunks
     ) -> asyncio.Future[Signed]:
-        """Begins to check and store a submission; the future gives its signed receipt.
+        """Begin to check and store a submission; return a future of its signed receipt.
 
         The envelope comes in one message (bytes), or as the chunks of a stream. The steps refine
         those of docs/protocol.md, "Submit":
@@ -127,7 +127,7 @@ class Submissions:
     def accept_all(
         self, live: LiveRound, submissions: Sequence[WholeSubmission]
     ) -> asyncio.Future[list[Signed | Exception]]:
-        """Vectorised `accept` of submissions in one message each, at most `MAX_GROUP`.
+        """Vectorised `accept` of one-message submissions, at most `MAX_GROUP`.
 
         The future gives the receipt of each, or what `accept` raises.
 
@@ -201,7 +201,7 @@ class Submissions:
     def check_claims(
         self, live: LiveRound, pairs: Sequence[tuple[bytes, bytes]]
     ) -> list[_CheckedClaim | ShuffleDPError]:
-        """Steps 2 and 3 of `accept` for (credential, claim) of each submission, or its refusal."""
+        """Steps 2 and 3 of `accept` for each (credential, claim): the claim, or its refusal."""
         now = self.clock()
         # Before the signatures are checked: a call that overlaps the opening is too early.
         closed = live.refusal(now)
@@ -338,7 +338,7 @@ class _MessageChecks:
 
 
 def _begin(live: LiveRound, accepting: Coroutine[Any, Any, Signed]) -> asyncio.Future[Signed]:
-    """Begin to accept a submission; the round's watchers hear of it once it has its receipt."""
+    """Begin to accept a submission; notify the round's watchers once it has a receipt."""
 
     def finish(answer: asyncio.Future[Signed]) -> None:
         if not answer.cancelled() and answer.exception() is None:
@@ -376,14 +376,14 @@ def _check_digest(live: LiveRound, claimed: _CheckedClaim, envelope: bytes) -> N
 
 @dataclass(frozen=True)
 class Batches:
-    """Intake of batches from predecessors. `uploads` is the folder where they arrive."""
+    """Intake of batches from predecessors; they arrive in the folder `uploads`."""
 
     uploads: Path
 
     async def take(
         self, live: LiveRound, peer: str, signed: Signed, header: BatchHeader, chunks: Chunks
     ) -> bool:
-        """Takes a batch.
+        """Receive, verify and commit a batch.
 
         True if it was committed now, False for the repetition of one that was before.
 

@@ -1,4 +1,4 @@
-"""Gauges of a node's state, collected when its metrics page is read: rounds, records, bytes.
+"""Gauges of a node's state, computed whenever its metrics page is read: rounds, records, bytes.
 
 Runs in the thread of the page. It only reads: a round that changes meanwhile is seen before or
 after the change.

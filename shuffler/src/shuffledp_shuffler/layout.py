@@ -1,4 +1,4 @@
-"""Arithmetic of buckets: how many hold a batch, so that each fits into memory."""
+"""Arithmetic of buckets: the number of buckets for a batch, so that each fits into memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def layout(rows: int, width: int, working: int, memory: int) -> Layout:
 
 
 def fullest(rows: int, buckets: int) -> int:
-    """Number of rows that no bucket exceeds except with probability 2^-64, each row independent.
+    """Largest number of rows in any of the buckets, exceeded with probability at most 2^-64.
 
     Bernstein's inequality: P(X - mu >= t) <= exp(-t^2 / (2 (mu + t / 3))) for a binomial X of mean
     mu, whose variance is at most mu; then a union bound over the buckets. Never too small.

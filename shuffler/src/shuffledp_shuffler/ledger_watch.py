@@ -1,4 +1,4 @@
-"""The highest signed ledger position seen by this node, by population: ledgers only grow.
+"""The highest signed ledger position that this node has seen, by population: ledgers only grow.
 
 A ledger that is restored from a backup has forgotten the rounds charged since, and would let the
 population spend their budget again. The accountant cannot notice; the nodes that took part in those
@@ -24,7 +24,7 @@ after the highest.
 
 
 class SeenPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The highest position seen of a population, and True if its ledger was behind it since."""
+    """The highest position seen of a population, and whether its ledger fell behind it later."""
 
     entry: int
     round_id: str
@@ -51,7 +51,7 @@ class LedgerWatch:
             ) from error
 
     def admit(self, certificate: Certificate) -> None:
-        """Records the position of a verified plan certificate, on the disk before it returns.
+        """Record the position of a verified plan certificate on disk, or refuse it if behind.
 
         1. The population is one of the roster, so that the file stays small.
         2. A ledger that was found behind counts again once it is reconciled up to what was seen.

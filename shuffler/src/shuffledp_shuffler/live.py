@@ -1,4 +1,4 @@
-"""A round in memory: its record, the job that works on it, and its watchers."""
+"""A round in memory: its record, the task that works on it, and its watchers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ between.
 
 @dataclass(frozen=True)
 class RoundSnapshot:
-    """Status of a round for watchers: the record, and counts that change faster than it."""
+    """Status of a round for watchers: the record, and counts that change more often."""
 
     record: RoundRecord
     accepted: int
@@ -50,7 +50,7 @@ class RoundSnapshot:
 
 
 class LiveRound:
-    """One round of a running node. `lock` is held while a step is decided and committed."""
+    """One round of a running node. Hold `lock` while deciding on and committing a step."""
 
     def __init__(self, folder: RoundFolder, record: RoundRecord, metrics: NodeMetrics) -> None:
         self.folder = folder
@@ -104,7 +104,7 @@ class LiveRound:
     def check_envelopes(
         self, envelopes: Sequence[bytes]
     ) -> Sequence[InvalidSubmissionError | None]:
-        """The refusal of each envelope of a plain round, or None; all are opened in one batch.
+        """The refusal of each envelope of a plain round, or None; opens all in one batch.
 
         Their length is the round's.
 
@@ -133,7 +133,7 @@ class LiveRound:
         return hop
 
     def keep_hop(self, hop: Hop) -> None:
-        """Cache the hop that has answered, for further inquiries within `IDLE_SECONDS`.
+        """Cache the hop after an answer, for further inquiries within `IDLE_SECONDS`.
 
         Erased if the secrets are gone.
         """
@@ -189,7 +189,7 @@ class LiveRound:
         return None
 
     async def commit(self, record: RoundRecord) -> None:
-        """Makes the record the round's state on disk, then in memory, then for watchers.
+        """Make the record the round's state on disk, then in memory, then notify watchers.
 
         In this order no party is ever told of a step that a crash could still undo.
         """
@@ -197,7 +197,7 @@ class LiveRound:
         self.adopt(record)
 
     def adopt(self, record: RoundRecord) -> None:
-        """Takes over in memory a record that is on disk already."""
+        """Take over in memory a record that is already on disk."""
         if record.phase is not self.record.phase:
             self._done = self._total = 0
             if record.has_ended:
@@ -226,7 +226,7 @@ class LiveRound:
         self.adopt(record)  # whatever the disk says: this process does not go on with the round
 
     async def stop(self) -> None:
-        """Ends everything that works on the round; its files are left unchanged from here on."""
+        """Stop everything that works on the round; its files no longer change."""
         self.forget_hop()
         if self.job is not None:
             self.job.cancel()
@@ -237,11 +237,11 @@ class LiveRound:
         self.touch()
 
     def count_proof_check(self) -> None:
-        """Counts one check of a submission's proofs."""
+        """Count one check of the proofs of a submission."""
         self._metrics.proof_checks.inc()
 
     def progress(self, done: int, total: int) -> None:
-        """Reports the work done in the present phase, in records."""
+        """Report the number of records done in the current phase, out of `total`."""
         self._metrics.records.labels(self.record.phase).inc(
             max(0, done - self._done)
         )  # done again counts once

@@ -1,4 +1,4 @@
-"""Mixing of one round at one node: packed units of one file are peeled and permuted into another.
+"""Mixing of one round at one node: peels and permutes packed units from one file into another.
 
 docs/protocol.md, section "Mixing". One path for all sizes: what does not fit into memory goes to
 buckets on disk, under keys that are held in memory only. In the clear only the permuted records are
@@ -125,7 +125,7 @@ async def mix(
 
 
 class _Mixing:
-    """One run of `mix`, with a method for each of its steps, in order.
+    """One run of `mix`, with one method for each step, in order.
 
     `stack` closes all files that it opens.
     """
@@ -222,7 +222,7 @@ class _Mixing:
             self._index.close()
 
     def add_dummies(self) -> None:
-        """Adds the node's own records, behind those of the pool."""
+        """Add the node's own records after those of the pool."""
         # After the duplicates were dropped: these are the node's own, and all of them must go out.
         for places, records in self._batch.pieces_of_dummies():
             addresses = self._shuffle.add(records)

@@ -1,4 +1,4 @@
-"""A mix node: the calls of the analyst, the clients and its predecessor on its rounds.
+"""A mix node: the calls of analyst, clients and predecessor about its rounds.
 
 How a round begins, ends and is resumed is in `opening`, `ending` and `recovery`; pure decisions are
 in `checks` and `round_state`.
@@ -35,7 +35,7 @@ from shuffledp_shuffler.registry import NodeServices, RoundRegistry
 
 
 class MixNode:
-    """All rounds of one mix node. Call `recover` before anything else and `shut` in the end."""
+    """All rounds of one mix node. Call `recover` before any other method, and `shut` at the end."""
 
     def __init__(self, services: NodeServices) -> None:
         self._services = services
@@ -72,7 +72,7 @@ class MixNode:
         await recover_rounds(self._services, self._rounds)
 
     async def shut(self) -> None:
-        """Stops all work; everything is on disk."""
+        """Stop all work; the state on disk is complete."""
         for live in self.rounds():
             await live.stop()
         await record_use(self._services)
@@ -106,7 +106,7 @@ class MixNode:
         )
 
     async def set_manifest(self, manifest: bytes) -> Signed:
-        """Countersigns a manifest that is exactly what this node was prepared for.
+        """Countersign a manifest that matches exactly what this node was prepared for.
 
         Raises:
             DocumentError, RoundKeyError: see `check_manifest`.
@@ -187,7 +187,7 @@ class MixNode:
         return await finish_if_cancelled(dummies_of(live, self._services.identity))
 
     async def set_dummies(self, round_id: str, chunks: Chunks) -> None:
-        """Takes the claim and dummies of another node, at the entry; see `keep_dummies`."""
+        """At the entry node, take another node's claim and dummies; see `keep_dummies`."""
         live = self._rounds.get(round_id)
         require_wanted(live)  # before anything is read
         data = await gather(chunks, live.require_terms().geometry.dummies_bytes)
@@ -224,7 +224,7 @@ class MixNode:
             return answer
 
     async def settle_accusation(self, round_id: str, chunks: Chunks) -> None:
-        """Settles this node's accusation by a transcript; see `Settlement.take`."""
+        """End this node's accusation by a transcript; see `TranscriptExchange.take`."""
         live = self._rounds.get(round_id)
         live.settlement.require_open()  # before anything is read
         # One at a time, as inquiries: each may have the greatest length that is allowed.
@@ -242,7 +242,7 @@ class MixNode:
         return self._rounds.get(round_id).watch()
 
     async def abandon_overdue_rounds(self, patience: int) -> None:
-        """Fails every waiting round that ended `patience` milliseconds ago, and erases its keys.
+        """Fail every waiting round that closed `patience` milliseconds ago, and erase its keys.
 
         Also erases those of verified rounds about which no party can inquire any more, and records
         that the state folder is in use.

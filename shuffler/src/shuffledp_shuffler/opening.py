@@ -1,4 +1,4 @@
-"""How a round begins at a node: its round key, then its manifest."""
+"""The beginning of a round at a node: its round key, then its manifest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def prepare_round(
     suite: str,
     before: Sequence[bytes],
 ) -> Signed:
-    """Makes the signed round key of a certified plan whose certificate `signed` is checked.
+    """Create the signed round key for a plan whose certificate `signed` is already checked.
 
     Repeating it gives the same key. See `MixNode.prepare`.
     """
@@ -139,20 +139,20 @@ async def set_manifest(services: NodeServices, live: LiveRound, signed: Signed) 
 
 
 def adopt_keys(live: LiveRound, packed: bytes) -> None:
-    """Split a round's keys as stored on disk: the round key, then a verified round's secrets."""
+    """Split a round's keys as stored on disk into round key and, if verified, mixing secrets."""
     length = suite_named(live.record.own_key().suite).private_key_bytes
     live.private_key = packed[:length]
     live.secret = read_secret(packed[length:]) if packed[length:] else None
 
 
 def packed_key_bytes(key: RoundKey) -> int:
-    """Length of the keys of a round as they are on disk."""
+    """Length in bytes of a round's keys as stored on disk."""
     secret = 0 if key.mixing is UNSET else SECRET_BYTES
     return suite_named(key.suite).private_key_bytes + secret
 
 
 def make_spool(services: NodeServices, live: LiveRound) -> Spool:
-    """Opens the accepted submissions of a round at its entry node."""
+    """Open the store of a round's accepted submissions at its entry node."""
     terms, folder = live.require_terms(), live.folder
     live.claims = claim_check(live, services.roster)
     size = terms.geometry.envelope_bytes

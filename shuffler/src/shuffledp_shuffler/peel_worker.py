@@ -1,4 +1,4 @@
-"""Code of a peeling process: it opens the layers of a batch, and seals a node's dummies.
+"""Code of a peeling process, which opens the layers of a batch and seals a node's dummies.
 
 Imports only the onions: a worker starts in a moment and stays small.
 """
@@ -41,14 +41,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class PeeledChunk:
-    """A packed chunk without one layer, and the places of the records that failed to decrypt."""
+    """A packed chunk without one layer, and the positions of records that failed to decrypt."""
 
     data: bytes
     closed: tuple[int, ...]
 
 
 def peel_chunk(layer: Layer, packed: bytes) -> PeeledChunk:
-    """Removes one layer from every unit of a packed chunk, order kept.
+    """Remove one layer from every unit of a packed chunk, in unchanged order.
 
     Raises:
         NodeFault: an envelope does not open; it did when it was accepted, so this node's disk is
@@ -65,7 +65,7 @@ def peel_chunk(layer: Layer, packed: bytes) -> PeeledChunk:
 
 @dataclass(frozen=True)
 class LayersBehind:
-    """The layers of all hops behind a node, in which it seals its dummies.
+    """The layers of all hops after a node, in which it seals its dummies.
 
     `public_keys` are the round keys of hops 1..L, in that order.
     """
@@ -77,7 +77,7 @@ class LayersBehind:
 
 
 def seal_chunk(layers: LayersBehind, symbols: Sequence[int]) -> bytes:
-    """Packed records with these symbols, as the node at that position passes them on.
+    """Seal dummies with these symbols; return packed records as the node sends them.
 
     Tags and ephemeral keys come from the operating system's randomness.
     """

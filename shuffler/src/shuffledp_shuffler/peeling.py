@@ -29,14 +29,14 @@ work.
 
 
 class WorkersLost(NodeFault):
-    """A peeling process died (killed, or out of memory).
+    """A worker process died, for example killed or out of memory.
 
     The work on disk is intact and can be done again.
     """
 
 
 class PeelPool:
-    """Worker processes, started when first needed and again after they broke."""
+    """Worker processes that start at first use, and again after a failure."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers

@@ -1,4 +1,4 @@
-"""What a node does with its rounds after a restart: docs/protocol.md, "What survives a crash"."""
+"""Recovery of a node's rounds after a restart: docs/protocol.md, "What survives a crash"."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def recover_rounds(services: NodeServices, rounds: RoundRegistry) -> None:
 
 
 async def record_use(services: NodeServices) -> None:
-    """Records on disk that the state folder is in use now."""
+    """Record on disk the current time as the last use of the state folder."""
     try:
         await in_thread(services.store.be_seen, services.clock())
     except OSError as error:
@@ -80,7 +80,7 @@ async def _resume_spool(services: NodeServices, live: LiveRound) -> None:
 
 
 def _require_trusted(services: NodeServices, record: RoundRecord, away: int) -> None:
-    """Raises `NodeFault` for an open round that must not continue here, although it is on disk.
+    """Raise `NodeFault` for an open round on disk that must not continue.
 
     1. The state folder was idle for long: it may be a restored backup, and this node may have
        signed since that it forwarded nothing of the round, so that its budget was released.

@@ -76,7 +76,7 @@ class RoundRegistry:
         )
 
     def __contains__(self, round_id: str) -> bool:
-        """True for a round that is known here, damaged or not."""
+        """True for a round that this node has, damaged or not."""
         return round_id in self._rounds or round_id in self._damaged
 
     def is_damaged(self, round_id: str) -> bool:
@@ -92,19 +92,19 @@ class RoundRegistry:
         self._damaged[round_id] = error
 
     def remove(self, round_id: str) -> None:
-        """Removes a round, if it is there."""
+        """Remove a round, if it is present."""
         self._rounds.pop(round_id, None)
         self._damaged.pop(round_id, None)
 
     def start_work(self, live: LiveRound, pipeline: RoundPipeline) -> None:
-        """Starts to mix and relay a round, unless that is under way or the round is deleted."""
+        """Start to mix and relay a round, unless work is under way or the round is deleted."""
         # At most one job a round: two at a time would write two orders into one file.
         if live.job is None and not live.deleted:
             self.forget_hops(live)
             live.job = asyncio.create_task(pipeline.run(live))
 
     def forget_hops(self, but: LiveRound) -> None:
-        """Erase the hops that other rounds cache for inquiries, to free memory for this one."""
+        """Erase the hops that all rounds except `but` cache for inquiries, to free memory."""
         for live in self._rounds.values():
             if live is not but:
                 live.forget_hop()

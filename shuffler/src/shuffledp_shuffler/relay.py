@@ -1,4 +1,4 @@
-"""Delivery of a batch to the next hop, repeated for a bounded time while it is away.
+"""Delivery of a batch to the next hop, with retries for a bounded time while it is unreachable.
 
 Repeating is harmless.
 """
@@ -39,7 +39,7 @@ SLOWEST_LINE: Final = 8 * 2**10
 
 @dataclass(frozen=True)
 class Relay:
-    """The client side of `AddBatch`.
+    """The sender of batches: the client side of `AddBatch`.
 
     `patience` bounds, in seconds, how long the next hop may be away. It is also its time for each
     chunk and for its answer, beyond what the bytes need on the slowest line: a hop that holds the
@@ -58,7 +58,7 @@ class Relay:
         started: Callable[[], Awaitable[None]],
         progress: Callable[[int], None],
     ) -> None:
-        """Sends a batch; returns once `target` has the whole of it on its disk.
+        """Send a batch; return once `target` has all of it on disk.
 
         Args:
             target: the next hop.

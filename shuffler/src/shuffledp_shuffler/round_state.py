@@ -77,7 +77,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     reason: str | None = None
 
     def own_key(self) -> RoundKey:
-        """The round key this node signed itself."""
+        """The round key that this node signed itself."""
         return from_json(self.round_key.body, RoundKey)
 
     def plan(self) -> Certificate:
@@ -94,12 +94,12 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def answerable(self) -> bool:
-        """True in a verified round until deleted: an accusation may need this node's step."""
+        """True in a verified round until it is deleted: an accusation may need this node's step."""
         return self.phase is not Phase.FAILED and self.own_key().mixing is not msgspec.UNSET
 
     @property
     def keyless(self) -> bool:
-        """True once the round key has done its work and is erased."""
+        """True once the round key is no longer needed, and erased."""
         return self.phase in KEYLESS and not self.answerable
 
     @property
@@ -109,11 +109,11 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def has_ended(self) -> bool:
-        """True if this node's part is over."""
+        """True if this node's part in the round is over."""
         return self.phase in ENDED
 
     def require_same_preparation(self, certificate: Signed, position: int, suite: str) -> None:
-        """Raises `RoundStateError` unless the round was prepared with exactly these."""
+        """Raise `RoundStateError` unless the round was prepared with exactly these arguments."""
         same = document_digest(certificate) == document_digest(self.certificate)
         if not (same and position == self.position and suite == self.own_key().suite):
             raise RoundStateError(
@@ -162,7 +162,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         )
 
     def begin_forwarding(self) -> RoundRecord:
-        """Return the record from which on bytes may have left the node."""
+        """Return the record of a round whose bytes may have begun to leave the node."""
         self._require(Phase.RELAYING, "forward")
         return msgspec.structs.replace(self, forwarded=True)
 

@@ -41,7 +41,7 @@ class Buckets:
     """
 
     def __init__(self, stem: Path, layout: Layout, width: int) -> None:
-        """Create empty buckets, with file names of `stem`, the bucket's number and `SPILL`."""
+        """Create empty buckets; files are named `stem`, the bucket's number and `SPILL`."""
         self.layout = layout
         self.sizes = np.zeros(layout.buckets, dtype=np.int64)
         """Number of rows of every bucket."""
@@ -101,7 +101,7 @@ class Buckets:
         return (labels.astype(np.uint64) << np.uint64(ROW_BITS)) | numbers.astype(np.uint64)
 
     def _append(self, rows: Records) -> NDArray[np.uint64]:
-        """`add` of rows that fit into the only bucket: copied without looking at labels."""
+        """`add` for rows that fit into the only bucket: copies them regardless of labels."""
         first = int(self.sizes[0])
         end = first + len(rows)
         self._open[first:end] = rows
@@ -119,7 +119,7 @@ class Buckets:
             yield self._read_segments(bucket, first, min(first + step, last + 1))
 
     def take(self, bucket: int) -> Records:
-        """All rows of a bucket, which is empty afterwards.
+        """Remove and return all rows of a bucket.
 
         Raises `NodeFault` for a damaged file.
         """
@@ -132,7 +132,7 @@ class Buckets:
         return rows
 
     def rows_at(self, addresses: NDArray[np.uint64]) -> Records:
-        """The rows at these addresses; each segment is opened once a call.
+        """The rows at these addresses; opens each segment once per call.
 
         Raises `NodeFault` for a damaged file.
         """
@@ -215,7 +215,7 @@ def _nonce(bucket: int, segment: int) -> bytes:
 
 
 def _ranks(labels: NDArray[np.uint16], buckets: int) -> NDArray[np.int64]:
-    """For every label, the number of equal labels before it."""
+    """For every label, the number of equal labels that precede it."""
     order = np.argsort(labels, kind="stable")
     counts = np.bincount(labels, minlength=buckets)
     ranks = np.empty(len(labels), dtype=np.int64)

@@ -75,13 +75,13 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
 class Steps(Protocol[ItemT_contra, AnswerT_co]):
-    """What is done with submissions besides storing them, in the writer's thread.
+    """What to do with submissions besides storing them, in the writer's thread.
 
     Items of equal steps that are stored together are checked together, and answered together.
     """
 
     def check(self, items: Sequence[ItemT_contra]) -> Sequence[Submission | Exception]:
-        """The submission of each item, with an envelope of the round's length, or its error."""
+        """For each item its submission, with an envelope of the round's length, or its error."""
 
     def answer(self, stored: Sequence[Submission]) -> Sequence[AnswerT_co]:
         """The answer to each stored submission."""
@@ -89,7 +89,7 @@ class Steps(Protocol[ItemT_contra, AnswerT_co]):
 
 @dataclass(frozen=True, eq=False)
 class _OneByOne(Generic[T]):
-    """Steps of a single submission."""
+    """The `Steps` of a single submission."""
 
     check_one: Callable[[], Submission]
     answer_one: Callable[[Submission], T]
@@ -103,7 +103,7 @@ class _OneByOne(Generic[T]):
 
 @dataclass(eq=False)
 class _Request:
-    """One request to the writer: some items, which are answered together.
+    """One request to the writer: items that are answered together.
 
     `weight` is the length of their envelopes, bytes. `is_single`: the answer is the only item's, or
     its exception; else a list of both.
@@ -128,7 +128,7 @@ class _Entry:
 
 @dataclass
 class _AcceptedRows:
-    """Accepted submissions, as far as a group of new ones can collide with them.
+    """Accepted submissions, as far as those of a group can collide with them.
 
     Envelope digests by credential, and all of them as a set. `rows` are those that the group adds.
     """
@@ -152,7 +152,7 @@ class _Close:
 
 
 def _trouble(error: sqlite3.Error) -> str:
-    """Describe an SQLite error: a damaged database, or what prevents writing."""
+    """Describe an SQLite error: a damaged database, or the reason why a write failed."""
     code = getattr(error, "sqlite_errorname", "")
     if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return f"the index of accepted submissions is damaged: {error}"
@@ -163,7 +163,7 @@ def _trouble(error: sqlite3.Error) -> str:
 
 
 class Spool:
-    """Accepted submissions of one round, on disk.
+    """The accepted submissions of one round, on disk.
 
     Used from one event loop; `shut` must be called in the end.
     """
@@ -177,7 +177,7 @@ class Spool:
         accepted: Callable[[int], None] = lambda _count: None,
         guard: Callable[[str, bytes], ShuffleDPError | None] = lambda _credential, _envelope: None,
     ) -> None:
-        """Opens or creates both files.
+        """Open or create the index and the file of envelopes.
 
         Raises `NodeFault` when they contradict each other or are damaged.
 
@@ -223,7 +223,7 @@ class Spool:
         return self._accepted
 
     def require_whole(self) -> None:
-        """Raises `NodeFault` when the file holds fewer envelopes than the index."""
+        """Raise `NodeFault` if the file has fewer envelopes than the index."""
         size = os.fstat(self._file).st_size
         if size < self._accepted * self._envelope_bytes:
             raise NodeFault(
@@ -317,7 +317,7 @@ class Spool:
                 return
 
     def _take_group(self) -> tuple[list[_Request], _Request | _Close | None]:
-        """Takes the next requests, at least one, up to a close or the end.
+        """Take the next requests from the queue, at least one, up to a close or the end.
 
         Also returns the last item taken.
         """
@@ -399,7 +399,7 @@ class Spool:
         return stored
 
     def _look_up(self, entries: list[_Entry]) -> _AcceptedRows:
-        """Look up what is accepted already of the submissions of a group."""
+        """Look up which of a group's submissions are already accepted."""
         complete = [
             entry.submission
             for entry in entries
@@ -418,7 +418,7 @@ class Spool:
         )
 
     def _select(self, columns: str, column: str, values: list[bytes]) -> list[tuple[bytes, bytes]]:
-        """The rows that have one of these values in a column; at most a group of them."""
+        """The rows that have one of these values in a column, for at most one group of values."""
         places = ", ".join("?" * len(values))
         query = f"SELECT {columns} FROM accepted WHERE {column} IN ({places})"  # noqa: S608 - constants
         return self._database.execute(query, values).fetchall()
@@ -476,7 +476,7 @@ def _check(steps: Steps[Any, Any], items: Sequence[Any]) -> list[_Entry]:
 
 
 def _answer_entries(steps: Steps[Any, Any], entries: list[_Entry]) -> None:
-    """Make the answers to what is stored."""
+    """Make the answers to all entries that were stored."""
     submissions = [entry.submission for entry in entries if entry.submission is not None]
     try:
         answers = steps.answer(submissions)

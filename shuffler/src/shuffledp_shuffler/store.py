@@ -1,4 +1,4 @@
-"""Rounds of a node on disk: all that must survive kill -9 while open, and nothing afterwards.
+"""Rounds of a node on disk: everything that must survive kill -9, and nothing after deletion.
 
 docs/adr/0002.
 
@@ -52,7 +52,7 @@ _NEW: Final = ".new-"
 
 
 class RoundFolder:
-    """Files of one round."""
+    """The files of one round."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,7 +69,7 @@ class RoundFolder:
         self._attempts = path / "attempts"
 
     def dummies_of(self, position: int) -> Path:
-        """The dummies of the node at `position` in a verified round, at the entry node."""
+        """At the entry node, the file with the dummies of the node at `position`."""
         return self.dummies if position == ENTRY else self.path / f"dummies-{position}"
 
     @property
@@ -82,7 +82,7 @@ class RoundFolder:
         write_atomic(self._record, to_json(record))
 
     def give_up(self, record: RoundRecord) -> None:
-        """Make a failed `record` the round's state and erase the rest (first on a full disk)."""
+        """Make a failed `record` the round's state and erase the rest, first on a full disk."""
         self.make_room(lambda: self.commit(record))
         self.erase_consumed(record.phase)
 
@@ -136,14 +136,14 @@ class RoundFolder:
 
     @property
     def attempts(self) -> int:
-        """The number that `count_attempts` wrote last; 0 before."""
+        """Number of attempts that `count_attempts` recorded last, or 0."""
         try:
             return int(self._attempts.read_text())
         except (FileNotFoundError, ValueError):
             return 0
 
     def count_attempts(self, attempts: int) -> None:
-        """Record the number of attempts on the batch, for the process that follows this one."""
+        """Record the number of attempts on the batch, for the process after a crash."""
         if attempts == 0:
             self._attempts.unlink(missing_ok=True)  # also possible on a full disk
             return
@@ -158,7 +158,7 @@ class RoundFolder:
         self.commit(record)
 
     def erase_consumed(self, phase: Phase, *, answerable: bool = False) -> None:
-        """Erases what the phase no longer needs.
+        """Erase the files that are not needed from this phase on.
 
         Harmless to repeat, so that a crash in it is harmless.
 
@@ -185,10 +185,10 @@ class RoundFolder:
 
 
 class NodeStore:
-    """State folder of one node, for one process at a time."""
+    """State folder of one node, used by one process at a time."""
 
     def __init__(self, folder: Path) -> None:
-        """Locks the folder and finishes what a crash left undone. Raises `ConfigError`."""
+        """Lock the folder, and finish interrupted operations. Raises `ConfigError`."""
         self._rounds = folder / "rounds"
         self._discards = folder / "discards"
         self._seen = folder / "seen"
@@ -218,7 +218,7 @@ class NodeStore:
             return 0
 
     def be_seen(self, now: int) -> None:
-        """Records that the folder is in use at `now`, in milliseconds since 1970."""
+        """Record that the folder is in use at `now`, in milliseconds since 1970."""
         write_atomic(self._seen, str(now).encode())
 
     def create(

@@ -1,4 +1,4 @@
-"""A corrupt node's record of where each record of its batch came from; honest nodes have none."""
+"""A corrupt node's record of the origin of each outgoing record; honest nodes keep none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class PoolTrace:
-    """Maps the records that go out to their positions in the pool.
+    """Maps outgoing records to their positions in the pool.
 
     Memory: 24 bytes a record.
     """
@@ -18,16 +18,16 @@ class PoolTrace:
         self._output: list[NDArray[np.uint64]] = []
 
     def came(self, places: NDArray[np.intp], addresses: NDArray[np.uint64]) -> None:
-        """Note that the records at these pool positions went to these addresses."""
+        """Note that the records at these pool positions were stored at these addresses."""
         self._places.append(places)
         self._addresses.append(addresses)
 
     def went(self, addresses: NDArray[np.uint64]) -> None:
-        """Note that the records at these addresses went out, in this order."""
+        """Note that the records at these addresses left the node, in this order."""
         self._output.append(addresses)
 
     def of_output(self) -> NDArray[np.int64]:
-        """The pool position of every record that went out, in the order of the batch."""
+        """The pool position of every outgoing record, in the order of the batch."""
         addresses = np.concatenate(self._addresses)
         places = np.concatenate(self._places)
         order = np.argsort(addresses)

@@ -1,4 +1,4 @@
-"""The order in which the entry node of a verified round checks proofs, fair between credentials.
+"""The order in which a verified round's entry node checks proofs, fair between credentials.
 
 Two signatures and a look-up cost a fraction of a millisecond. The proofs of a claim cost a
 multiplication a message, and a device can send another claim with every call. So a round's proofs
@@ -23,7 +23,7 @@ class _Waiter:
 
 
 class ProofTurns:
-    """Turns of one round's credentials to have a claim checked. Used from one event loop."""
+    """Queue of one round's credentials for the check of a claim. Used from one event loop."""
 
     def __init__(self) -> None:
         self._failed: Counter[str] = Counter()
@@ -32,11 +32,11 @@ class ProofTurns:
 
     @property
     def waiting(self) -> int:
-        """Number of submissions that wait for their check."""
+        """Number of submissions that wait for their proofs to be checked."""
         return len(self._waiting)
 
     def count_failure(self, credential: str) -> None:
-        """Put the credential behind all that have fewer failed checks.
+        """Rank the credential behind all that have fewer failed checks.
 
         Call it for enrolled ones only.
         """
@@ -44,7 +44,7 @@ class ProofTurns:
 
     @asynccontextmanager
     async def turn(self, credential: str) -> AsyncIterator[None]:
-        """Wait until no check is under way and no waiting credential comes before this one."""
+        """Context that waits until no check is running and no waiting credential comes first."""
         if self._busy:
             await self._wait(_Waiter(credential, asyncio.get_running_loop().create_future()))
         self._busy = True

@@ -1,4 +1,4 @@
-"""Bounds on the envelopes being received: their number, their bytes, and the slowest rate.
+"""Limits on envelopes that are being received: number, bytes, and slowest rate.
 
 Every caller here has shown a credential of the population. That bounds what an attacker can hold:
 one upload per credential, and its place only while bytes arrive at the required rate.
@@ -48,7 +48,7 @@ class _Turn:
 
 
 class Uploads:
-    """Uploads in progress at a node, of all its rounds. Used from one event loop."""
+    """Uploads that are in progress at a node, of all its rounds. Used from one event loop."""
 
     def __init__(self, bounds: UploadLimits) -> None:
         self._bounds = bounds
@@ -59,7 +59,7 @@ class Uploads:
 
     @asynccontextmanager
     async def turn(self, round_id: str, credential: str) -> AsyncIterator[bool]:
-        """Serialise the calls of a credential; True if this one had to wait for another.
+        """Context that serialises the calls of a credential; yields True if this one had to wait.
 
         `BusyError` for too many.
         """
@@ -82,7 +82,7 @@ class Uploads:
 
     @asynccontextmanager
     async def reserve(self, length: int) -> AsyncIterator[None]:
-        """Reserves room for an envelope, in the order of arrival.
+        """Context that reserves room for an envelope, in order of arrival.
 
         `BusyError` when too many wait for it already.
 
@@ -99,7 +99,7 @@ class Uploads:
 
     @asynccontextmanager
     async def arriving(self, chunks: Chunks, length: int) -> AsyncIterator[bytes]:
-        """Receives an envelope of this length and keeps its place until the block ends.
+        """Context that receives an envelope of this length and holds its room.
 
         As `reserve` and `gather`.
         """
@@ -107,19 +107,17 @@ class Uploads:
             yield await self.gather(chunks, length)
 
     def begin_messages(self, count: int) -> int:
-        """Counts submissions that came in one message each, until `end_messages`.
+        """Count one-message submissions until `end_messages`; return how many have room.
 
-        Returns how many there is room for: the others are refused.
-
-        They need none of the upload places: they have arrived completely, and slow uploads must not
-        delay them.
+        The others are refused. Submissions that have room need none of the upload places: they have
+        arrived completely, and slow uploads must not delay them.
         """
         begun = min(count, max(0, self._bounds.line - self._messages))
         self._messages += begun
         return begun
 
     def end_messages(self, count: int) -> None:
-        """Ends what `begin_messages` has begun."""
+        """End the count of submissions that `begin_messages` began."""
         self._messages -= count
 
     def message_refusal(self) -> BusyError:
@@ -153,7 +151,7 @@ class Uploads:
         return self._count >= self._bounds.places or (too_long and self._count > 0)
 
     async def gather(self, chunks: Chunks, total: int) -> bytes:
-        """Receives an envelope.
+        """Receive an envelope in chunks.
 
         `InvalidSubmissionError` for a torn one or another length, `BusyError` if too slow.
         """
@@ -182,6 +180,6 @@ class Uploads:
         return bytes(envelope)
 
     def _patience(self, offsets: Offsets) -> float:
-        """Seconds from the start by which the next chunk must arrive; bytes extend it."""
+        """Deadline for the next chunk, in seconds from the start; received bytes extend it."""
         following = min(offsets.received + CHUNK_BYTES, offsets.total)
         return min(self._bounds.seconds, GRACE_SECONDS + following / self._bounds.rate)

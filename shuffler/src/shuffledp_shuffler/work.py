@@ -72,7 +72,7 @@ class RoundPipeline:
             )
 
     async def _work_when_room(self, live: LiveRound) -> None:
-        """Mixes and relays.
+        """Mix and relay a round; wait while the disk is full.
 
         Repeats a step that a full disk ended, for `relay.patience` seconds from the first.
         """
@@ -102,7 +102,7 @@ class RoundPipeline:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def mix_batch(self, live: LiveRound) -> BatchHeader:
-        """Mixes the round's input into `live.folder.outgoing`.
+        """Mix the round's input into `live.folder.outgoing`; return the batch header.
 
         Returns the commitment to that batch.
 
@@ -211,7 +211,7 @@ class RoundPipeline:
         )
 
     async def _dummies(self, live: LiveRound, progress: Callable[[int], None]) -> Path | None:
-        """The file of this node's dummies, drawn at the first call; None where it adds none.
+        """The file of this node's dummies, drawn at the first call; None without dummies.
 
         A separate step, so that an experiment can replace it by a node that adds no noise.
         """

@@ -1,4 +1,4 @@
-"""Mixing of a round on several machines: a Ray cluster inside one node's trust boundary.
+"""Mixing of one round on several machines: a Ray cluster within one node's trust boundary.
 
 docs/adr/0015.
 """

@@ -15,7 +15,7 @@ _FILES = ("token", "certificate", "key", "authority")
 
 
 class EngineConfig(Section, frozen=True, kw_only=True):
-    """Where a node mixes its batches: `local`, in its own processes, or on a `ray` cluster.
+    """Where a node mixes its batches: `local` in its own processes, or on a `ray` cluster.
 
     With `ray`: the head's `address`, host:port; the file with the cluster's `token`; and the PEM
     files of this machine's `certificate` and `key`, and of the `authority` that signs those of all
@@ -60,7 +60,7 @@ class EngineConfig(Section, frozen=True, kw_only=True):
                 )
 
     def check_files(self) -> None:
-        """Raise `ConfigError` if a file that `ray` needs is unusable, or a secret is readable."""
+        """Raise `ConfigError` if a file for `ray` is unusable, or others can read a secret."""
         for name in _FILES:
             path = getattr(self, name)
             if not path.is_file():

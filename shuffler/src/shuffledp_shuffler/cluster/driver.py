@@ -90,7 +90,7 @@ def drive(pipe: Connection, config: EngineConfig, work: ClusterJob | None) -> No
 
 
 class Cluster:
-    """A connection to the head, with Ray's errors as typed ones. A context manager."""
+    """A connection to the cluster's head, with Ray's errors as typed ones. A context manager."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
@@ -147,7 +147,7 @@ class Cluster:
         return count
 
     def wait(self, refs: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Wait for a task; return it and the others. Raises `ClusterFault` if none ends in time."""
+        """Wait for one task; return it and the others. `ClusterFault` if none ends in time."""
         done, others = self.ray.wait(
             refs, num_returns=1, timeout=self._config.stall_seconds, fetch_local=False
         )
@@ -271,7 +271,7 @@ class Mixing:
     def _write_target(
         self, buckets: list[list[Any]], left_out: list[NDArray[np.void]]
     ) -> tuple[str, Sum]:
-        """Writes the target; gives its digest and its records."""
+        """Write the target file; return its digest, and the multiset of its records."""
         job = self._job
         digest = hashlib.sha256()
         out = Sum()
@@ -311,7 +311,7 @@ class Mixing:
             yield self._cluster.get(window.popleft())
 
     def _drop(self, more: int) -> None:
-        """Ask the node whether this many records may be dropped; it kills this process if not."""
+        """Ask the node whether `more` records may be dropped; if not, it kills this process."""
         self._dropped += more
         self._pipe.send(DroppedMessage(self._dropped))
         self._pipe.recv()
@@ -344,7 +344,7 @@ def _environment(config: EngineConfig) -> dict[str, str]:
 
 
 def _find_head_trouble(config: EngineConfig) -> str | None:
-    """The reason why the head's address does not answer with TLS; None if it does.
+    """The reason why no TLS server answers at the head's address; None if one does.
 
     Ray itself takes minutes to report it.
     """

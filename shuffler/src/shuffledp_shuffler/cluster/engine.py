@@ -44,7 +44,7 @@ class RayEngine:
         self._drive = drive
 
     async def check(self) -> None:
-        """Connects once.
+        """Connect once, to see whether the cluster works.
 
         Raises `ClusterFault` that says what is wrong, `ConfigError` without Ray.
         """
@@ -95,7 +95,7 @@ class RayEngine:
 
     @asynccontextmanager
     async def _driver_process(self, work: ClusterJob | None) -> AsyncIterator[Connection]:
-        """Context with a running driver process and our end of its pipe.
+        """Context with a running driver process, which yields the node's end of the pipe.
 
         The process and all its tasks are killed when the block ends.
         """

@@ -17,7 +17,7 @@ class PeeledMessage:
 
 @dataclass(frozen=True)
 class StageMessage:
-    """A stage that ended (`metrics.STAGES`), and its seconds."""
+    """A stage (`metrics.STAGES`) that has ended, and its duration in seconds."""
 
     name: str
     seconds: float
@@ -25,7 +25,7 @@ class StageMessage:
 
 @dataclass(frozen=True)
 class DroppedMessage:
-    """Number of records to drop; the node answers, or kills the process."""
+    """Number of records to drop; the node answers if this is allowed, else kills the process."""
 
     records: int
 

@@ -1,4 +1,4 @@
-"""The tasks of a job as Ray runs them on a worker, which imports this and hardly more."""
+"""A job's tasks as Ray runs them on a worker, with hardly any imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DISTRIBUTION = "shuffledp-shuffler"
 
 
 def read_range(source: str, start: int, end: int) -> NDArray[np.uint8]:
-    """Bytes start..end-1 of the batch, on the machine that has it."""
+    """Bytes start..end-1 of the batch, read on the machine that has the file."""
     with Path(source).open("rb") as file:
         return np.frombuffer(os.pread(file.fileno(), end - start, start), dtype=np.uint8)
 
@@ -24,7 +24,7 @@ def read_range(source: str, start: int, end: int) -> NDArray[np.uint8]:
 def open_block(
     release: str, job: Job, block: int, packed: NDArray[np.uint8]
 ) -> tuple[Sum | Sealed, ...]:
-    """`work.split_block`, with separate results: Ray keeps each where it is until it is needed."""
+    """`work.split_block` with separate results, which Ray keeps in place until needed."""
     if (here := version(DISTRIBUTION)) != release:
         raise NodeFault(
             f"a worker has shuffledp-shuffler {here}, but its node has {release}: install the "
@@ -35,7 +35,7 @@ def open_block(
 
 
 def repeats(job: Job, group: int, *parts: Sealed) -> NDArray[np.void]:
-    """`work.again` with its parts as separate arguments: Ray does not fetch those inside a list."""
+    """`work.again` with its parts as separate arguments, which Ray then fetches."""
     return again(job, group, list(parts))
 
 

@@ -1,4 +1,4 @@
-"""Work of a cluster's machines: pure functions of a job, so that repetition gives equal bytes.
+"""The work of a cluster's machines: pure functions of a job, so that repetition is safe.
 
 An engine runs a task again when a machine is lost, also one whose results others have read in part.
 Every label and order is therefore drawn from ChaCha20 under the job's secret and the number of the
@@ -60,7 +60,7 @@ _LABELS, _ORDERS, _PARTS, _ENTRIES, _BUCKETS, _MEETING, _RECORDS, _REPEATED = ra
 
 @dataclass(frozen=True)
 class Job:
-    """One mixing: `units` packed units in blocks of `block`, the last of which may be shorter.
+    """The mixing of `units` packed units, in blocks of `block`; the last block may be shorter.
 
     `secret` are fresh uniform bytes, for one mixing only. `memory`: bytes that a task takes at
     most, about.
@@ -87,7 +87,7 @@ class Job:
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of a record that goes out."""
+        """Length in bytes of an outgoing record."""
         return self.layer.geometry.record_bytes(self.layer.position + 1)
 
     @property
@@ -107,7 +107,7 @@ class Job:
 
     @property
     def groups(self) -> int:
-        """Number of groups in which equal records meet; one block needs none."""
+        """Number of groups in which equal records are found; a single block needs none."""
         return (
             layout(self.records, ENTRY.itemsize, _ENTRY_WORKING, self.memory).buckets
             if self.blocks > 1
@@ -116,13 +116,13 @@ class Job:
 
     @property
     def capacity(self) -> int:
-        """Most rows of a bucket, exceeded with probability below 2^-64."""
+        """Largest number of rows of a bucket, exceeded with probability below 2^-64."""
         return layout(self.records, self.record_bytes, WORKING, self.memory).capacity
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A multiset of records: their number, and the sum of their tags under a key of the job.
+    """A multiset of records: their number, and the sum of their tags under the job's key.
 
     The sum has two words modulo 2^64.
 
@@ -202,7 +202,7 @@ def split_block(
 
 
 def again(job: Job, group: int, parts: list[Sealed]) -> NDArray[np.void]:
-    """Entries of one group whose record equals one at an earlier position.
+    """Entries of one group whose record equals a record at an earlier position.
 
     `parts` are those of all blocks.
 
@@ -232,7 +232,7 @@ def by_buckets(job: Job, entries: NDArray[np.void]) -> list[NDArray[np.void]]:
 def order_bucket(
     job: Job, bucket: int, left_out: NDArray[np.void], parts: list[Sealed]
 ) -> tuple[Sum, Sealed]:
-    """The records of one bucket, but those of the entries `left_out`, in a uniformly random order.
+    """The records of one bucket except those of `left_out`, in a uniformly random order.
 
     Returns:
         The multiset of what was left out; and the records that go out.
@@ -260,7 +260,7 @@ def order_bucket(
 
 
 def opened_bucket(job: Job, bucket: int, sealed: Sealed) -> Records:
-    """The records of a bucket as `order_bucket` gave them.
+    """Decrypt the records of a bucket that `order_bucket` returned.
 
     Raises `NodeFault` for one that was changed.
     """
@@ -268,7 +268,7 @@ def opened_bucket(job: Job, bucket: int, sealed: Sealed) -> Records:
 
 
 def _group_entries(job: Job, block: int, entries: NDArray[np.void]) -> list[Sealed]:
-    """The entries of a block by groups: equal rows have equal tags, and so meet in one group."""
+    """The entries of a block by group; equal records have equal tags, and so one group."""
     if not job.groups:
         return []
     labels = entries["tag"][:, 0].astype(np.uint16) & np.uint16(job.groups - 1)
@@ -281,10 +281,7 @@ def _group_entries(job: Job, block: int, entries: NDArray[np.void]) -> list[Seal
 
 
 def _sorted_by(labels: NDArray[np.uint16], count: int) -> tuple[NDArray[np.intp], list[int]]:
-    """An order that puts rows of equal labels together, as they came.
-
-    Also returns where the rows of each label end.
-    """
+    """A stable order that puts rows with equal labels together, and where each label ends."""
     return np.argsort(labels, kind="stable"), np.cumsum(
         np.bincount(labels, minlength=count)
     ).tolist()
@@ -296,7 +293,7 @@ def _key(secret: bytes, use: int) -> bytes:
 
 
 def _stream(job: Job, use: int, number: int) -> RandomBytes:
-    """The key stream of ChaCha20 for one block or bucket, from its beginning.
+    """The ChaCha20 key stream for one block or bucket, from its beginning.
 
     A counter of 8 bytes, then the nonce.
     """

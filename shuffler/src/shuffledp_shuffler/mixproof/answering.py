@@ -16,7 +16,7 @@ from shuffledp_shuffler.mixproof.mixing import resume_output
 
 
 def accusation_of(live: LiveRound) -> bytes:
-    """The node's open accusation, which awaits a transcript, packed.
+    """The node's open accusation, packed, for which no transcript has come yet.
 
     Raises `RoundStateError` where none does.
     """
@@ -28,7 +28,7 @@ def accusation_of(live: LiveRound) -> bytes:
 def answer_inquiry(
     live: LiveRound, identity: Identity, roster: Roster, received: bytes, last_hop: Hop | None
 ) -> tuple[bytes, Hop]:
-    """Continue every trace of an inquiry by this node's step, or every passage if it has any.
+    """Add this node's step to every trace of an inquiry, or to every passage if there are any.
 
     T7 is checked in core: a node reveals nothing before it has verified all earlier steps.
 

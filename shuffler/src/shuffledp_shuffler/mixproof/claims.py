@@ -24,7 +24,7 @@ from shuffledp_core.onion.suites import suite_named
 
 
 def split_submission(geometry: Geometry, submission: bytes) -> tuple[EnrolledClaim, bytes]:
-    """The claim, and the sealed envelope behind it."""
+    """Split a submission into the claim and the sealed envelope after it."""
     return unpack_claim(geometry, submission[: geometry.claim_bytes]), submission[
         geometry.claim_bytes :
     ]
@@ -43,7 +43,7 @@ def open_sealed(geometry: Geometry, round_id: str, private_key: bytes, sealed: b
 
 @dataclass(frozen=True)
 class ClaimCheck:
-    """Checks of submissions to a verified round, at its entry node.
+    """Checks of submissions to a verified round at its entry node.
 
     `check` may be called from any thread, `guard` only from one.
     """
@@ -70,7 +70,7 @@ class ClaimCheck:
         return cls(manifest, mixing, Enrolment(population, manifest.closes_at, withdrawn))
 
     def check(self, credential: Signed, submission: bytes, private_key: bytes) -> None:
-        """Checks a submission whose credential and length are checked already.
+        """Check a submission whose credential and length are already checked.
 
         1. The claim is signed by the credential; it is the document that every verifier will check.
         2. C1: the credential is still enrolled when the round closes, according to the round's list

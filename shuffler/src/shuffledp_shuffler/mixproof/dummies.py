@@ -38,7 +38,7 @@ from shuffledp_shuffler.round_state import ENTRY, Phase
 
 
 async def dummies_of(live: LiveRound, identity: Identity) -> bytes:
-    """This node's claim and sealed dummies, as the entry node gets them; drawn at the first call.
+    """This node's claim and sealed dummies for the entry node; drawn at the first call.
 
     D1: they are on disk before they are returned, and the same ever after.
 
@@ -91,13 +91,13 @@ def _load(path: Path, length: int, round_id: str) -> bytes:
 
 
 def require_wanted(live: LiveRound) -> None:
-    """Raises `RoundStateError` on a node that takes no dummies of others in this round."""
+    """Raise `RoundStateError` on a node that takes no other nodes' dummies in this round."""
     _mixing_with_dummies(live)
     live.require_spool()
 
 
 async def keep_dummies(live: LiveRound, data: bytes) -> None:
-    """Takes the claim and sealed dummies of another node, once; at the entry node.
+    """At the entry node, store the claim and sealed dummies of another node, once.
 
     1. D2: they have the length of the round, and are claimed by another node of the route.
     2. They are the first of that node, or the same again.
@@ -149,7 +149,7 @@ def _open(live: LiveRound, data: bytes) -> bytes:
 
 
 def require_all_dummies(live: LiveRound) -> None:
-    """Raises `RoundStateError` while the dummies of a node are missing at the entry node, D2."""
+    """Raise `RoundStateError` if a node's dummies are missing at the entry node, D2."""
     mixing = live.require_terms().mixing
     if mixing is None or not mixing.dummies:
         return
@@ -166,7 +166,7 @@ def require_all_dummies(live: LiveRound) -> None:
 
 
 def listed_dummies(live: LiveRound, users: Sequence[EnrolledClaim]) -> dict[bytes, Claim]:
-    """The claims of all nodes' dummies in route order, by credential, at the entry node.
+    """At the entry node, the claims of all nodes' dummies in route order, by credential.
 
     Raises:
         BadClaimError: naming a node that claims a key of another claim, D2.
@@ -193,7 +193,7 @@ def listed_dummies(live: LiveRound, users: Sequence[EnrolledClaim]) -> dict[byte
 
 
 def dummies_sent(live: LiveRound) -> dict[bytes, bytes]:
-    """Seed and records of all nodes' dummies, by credential, at the entry node."""
+    """At the entry node, seed and records of all nodes' dummies, by credential."""
     mixing = live.require_terms().mixing
     return {
         credential: _open(live, live.folder.dummies_of(position).read_bytes())
@@ -204,7 +204,7 @@ def dummies_sent(live: LiveRound) -> dict[bytes, bytes]:
 
 
 def require_own_dummies(live: LiveRound, listed: ClaimList) -> None:
-    """Checks that the claim of this node's dummies on a list is the one on its disk, D4.
+    """Check that a list has the claim of this node's dummies that is on its disk, D4.
 
     Raises:
         NodeFault: it is another one. Nothing is forwarded.

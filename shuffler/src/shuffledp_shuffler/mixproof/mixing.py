@@ -52,7 +52,7 @@ T = TypeVar("T")
 async def mix_provably(
     live: LiveRound, identity: Identity, roster: Roster, patience: float
 ) -> BatchHeader:
-    """Mixes the round's input into `live.folder.outgoing`; returns the commitment to that batch.
+    """Mix the round's input into `live.folder.outgoing`; return the signed batch header.
 
     Records that fail to decrypt are accused, and the node waits up to `patience` seconds until all
     are traced to their users, who are left out. Nothing leaves the node before that. After a crash
@@ -81,7 +81,7 @@ async def mix_provably(
 
 
 def _accuse(live: LiveRound, hop: Hop) -> int:
-    """Number of records that this node accuses; the accusation is on disk."""
+    """Store the accusation of all records that fail to decrypt; return their number."""
     file, most = live.folder.accusation, most_accused(live.require_terms().manifest)
     if file.exists():
         accusation = unpack_document(file.read_bytes(), Accusation)
@@ -122,7 +122,7 @@ def _release(live: LiveRound, hop: Hop, history: History) -> BatchHeader:
 
 
 def _history_of(live: LiveRound) -> History:
-    """The history in front of the batch that came."""
+    """The history that came with the input batch."""
     with live.folder.incoming.open("rb") as file:
         return History.from_bytes(file.read(_history_bytes(live.record.incoming)))
 
@@ -135,7 +135,7 @@ def _history_bytes(signed: Signed | None) -> int:
 
 
 def _attempt(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Work on the batch, unless earlier attempts crashed the process, as too large a batch does.
+    """Run work on the batch, unless earlier attempts crashed the process, as huge batches do.
 
     Earlier crashes count until the batch is committed: a process that dies while it makes the
     output has read the input successfully each time, so a new count would allow endless attempts.
@@ -153,12 +153,12 @@ def _attempt(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.k
 
 
 def take_input(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
-    """Check and decrypt the round's input; return this node's hop, and the history before it."""
+    """Check and decrypt the round's input; return this node's hop, and the history up to it."""
     return _entry(live, identity) if live.record.is_entry else _receive(live, identity, roster)
 
 
 def require_output(live: LiveRound) -> None:
-    """Raise `RoundStateError` if this node has no output, or has erased what an answer needs."""
+    """Raise `RoundStateError` if this node has no output, or has erased what answers need."""
     live.require_secret()
     if live.record.outgoing is None:
         raise RoundStateError(f"this node has sent no batch in round {live.record.round_id}")
@@ -193,7 +193,7 @@ def _mixing(live: LiveRound) -> MixTerms:
 
 
 def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
-    """At node 1: the signed list of all accepted claims, and their records."""
+    """At node 1: the hop of the signed list of all accepted claims, and the history."""
     terms, check = _mixing(live), live.claims
     if check is None:
         raise NodeFault(
@@ -216,7 +216,7 @@ def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
 
 
 def read_spool(live: LiveRound) -> tuple[list[EnrolledClaim], dict[bytes, bytes]]:
-    """The claims that node 1 accepted, by ascending credential, and seed and records of each."""
+    """The claims that node 1 accepted, by ascending credential, and each one's seed and records."""
     geometry = live.require_terms().geometry
     spooled = live.folder.envelopes.read_bytes()
     size = geometry.envelope_bytes
@@ -241,7 +241,7 @@ def _withdrawals(live: LiveRound) -> bytes:
 
 
 def _receive(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
-    """At nodes 2 to L: the predecessor's batch, checked."""
+    """At nodes 2 to L: the hop with the checked batch of the predecessor, and the history."""
     mixing = _mixing(live)
     terms = live.require_terms()
     record = live.record

@@ -41,7 +41,7 @@ class MixingPart:
 
 
 def read_secret(packed: bytes) -> NodeSecret:
-    """The secrets from the bytes that follow the round key on disk."""
+    """Parse a node's secrets from the bytes after the round key on disk."""
     return NodeSecret(Scalar(packed[:32]), Scalar(packed[32:]))
 
 
@@ -57,7 +57,7 @@ def make_mixing_part(
     *,
     writes_down: bool,
 ) -> MixingPart:
-    """A node's fresh keys of a verified round; nothing of a plain one.
+    """Create a node's fresh keys for a verified round; an empty part for a plain round.
 
     1. A corrupt node that logs what it learns does not take part: such logs exist for plain rounds
        only.
@@ -150,7 +150,7 @@ def check_memory(terms: Terms, memory: int) -> None:
 
 
 def check_history_memory(terms: Terms, header: BatchHeader, memory: int) -> None:
-    """Raise `PolicyRefusal` for a batch whose history is longer than this node reads.
+    """Raise `PolicyRefusal` for a batch whose history is longer than this node can read.
 
     See `most_read`.
     """

@@ -12,7 +12,7 @@ from shuffledp_core.runtime.tasks import in_thread
 
 
 class TranscriptExchange:
-    """Rendezvous of the mixing task, which awaits a transcript, and the call that delivers one."""
+    """Rendezvous of the mixing task, which waits for a transcript, and the call that brings one."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -21,12 +21,12 @@ class TranscriptExchange:
         """Number of records that wait to be traced; 0: nothing waits."""
 
     def require_open(self) -> None:
-        """Raises `RoundStateError` where nothing waits."""
+        """Raise `RoundStateError` if no task waits for a transcript."""
         if not self.accused:
             raise RoundStateError("this node has no open accusation")
 
     async def take(self, transcript: Transcript) -> None:
-        """Takes a transcript; returns once it has ended the accusation.
+        """Pass on a transcript; return once it has ended the accusation.
 
         Raises:
             RoundStateError: there is no open accusation.
