@@ -1,1 +1,1 @@
-"""The analyst: opens rounds, reads the shuffled messages, debiases, publishes."""
+"""The analyst: opens rounds, decodes the shuffled messages, and publishes debiased answers."""

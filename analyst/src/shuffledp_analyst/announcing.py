@@ -1,4 +1,4 @@
-"""Opening of a round: its plan is certified, its nodes are prepared, and it is announced.
+"""Opening of a round: certify its plan, prepare its nodes, and announce it.
 
 Also resumes a round that an earlier process announced.
 """
@@ -93,7 +93,7 @@ async def _countersign(running: RunningRound, name: str, manifest: Signed) -> Si
 
 
 def resume_round(running: RunningRound) -> None:
-    """Resume a round that an earlier process announced, from the state that its files record.
+    """Resume a round that an earlier process announced, from the files of the round.
 
     Nodes and accountant are asked again: closing, statuses, headers and the settlement are
     idempotent, and the batch lies verified on the disk.

@@ -22,14 +22,14 @@ from shuffledp_core.vocabulary import Role
 
 @dataclass(frozen=True)
 class AnalystServer:
-    """A server that is not started yet, and its background tasks."""
+    """A server that has not been started, and its background tasks."""
 
     service: Service
     background: tuple[Callable[[], Awaitable[None]], ...]
 
 
 def assemble(config: AnalystConfig) -> AnalystServer:
-    """Builds the analyst of a configuration.
+    """Build the analyst from its configuration.
 
     Raises `ConfigError` for unusable keys or an unusable state folder.
     """
@@ -64,5 +64,5 @@ def _open_records(config: AnalystConfig) -> Records:
 
 
 def _nowhere(topic: str, payload: bytes) -> None:
-    """`publish` of an analyst without a broker: does nothing, as clients ask the analyst."""
+    """`publish` for an analyst without a broker: does nothing, as clients query the analyst."""
     del topic, payload

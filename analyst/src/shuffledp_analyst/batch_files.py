@@ -22,7 +22,7 @@ class BatchFiles:
         return self._folder / "batch.part"
 
     def commit(self, header: Signed) -> Path:
-        """Commits a batch that has arrived, is verified and synced, with its header.
+        """Commit a complete batch, verified and flushed, with its header.
 
         Returns its lasting place.
         """
@@ -40,7 +40,7 @@ class BatchFiles:
         return self._folder / "batch"
 
     def header(self) -> Signed | None:
-        """The header of the complete batch; None while it is incomplete, or once it is published.
+        """The header of the complete batch; None before it is complete and once it is published.
 
         Raises:
             MalformedDocumentError: the file is damaged.
@@ -62,16 +62,16 @@ class BatchFiles:
         return attempts
 
     def forget_attempts(self) -> None:
-        """Records that the complete batch is decoded."""
+        """Record that the complete batch was decoded."""
         (self._folder / "attempts").unlink(missing_ok=True)
 
     def keep_opened(self, board: bytes, history: bytes) -> None:
-        """Keeps what the batch of a verified round holds, until it is published."""
+        """Store the board and history of a verified round's batch until it is published."""
         write_atomic(self._folder / "history", history)
         write_atomic(self._folder / "opened", board)
 
     def digest(self) -> str | None:
-        """The digest that the last node signed for the batch; None when it is not complete."""
+        """The digest in the last node's signed header; None if the batch is not complete."""
         try:
             return from_json(
                 Signed.from_bytes(read_file(self._folder, "header.json")).body, BatchHeader
@@ -80,7 +80,7 @@ class BatchFiles:
             return None
 
     def length(self) -> int:
-        """Length of the complete batch in bytes, also after it was published or erased."""
+        """Length of the complete batch in bytes, even after it was published or erased."""
         batch = self.path
         try:
             return batch.stat().st_size
@@ -93,7 +93,7 @@ class BatchFiles:
 
 
 def read_file(folder: Path, name: str) -> bytes:
-    """The bytes of a round's file; `UnknownRoundError` when there is none."""
+    """The bytes of a round's file; `UnknownRoundError` if there is none."""
     try:
         return (folder / name).read_bytes()
     except FileNotFoundError as error:
@@ -102,7 +102,7 @@ def read_file(folder: Path, name: str) -> bytes:
 
 
 def published_file(folder: Path, name: str) -> Path:
-    """The path of a file that a published round has; `UnknownRoundError` where there is none."""
+    """The path of a published round's file; `UnknownRoundError` if there is none."""
     path = folder / name
     if not (folder / "result.json").exists() or not path.exists():
         plain = "" if name == "board" else "plain, "
@@ -113,7 +113,7 @@ def published_file(folder: Path, name: str) -> Path:
 
 
 def number_in(path: Path) -> int | None:
-    """The decimal number in a file, 1 to 18 digits long; None where there is none."""
+    """The decimal number in a file, 1 to 18 digits long; None without a file."""
     try:
         with path.open("rb") as file:
             text = file.read(19)

@@ -1,4 +1,4 @@
-"""Tracing of an accusation: each node answers in turn, and each answer is judged at once.
+"""Tracing of an accusation: nodes answer in turn, and each answer is checked at once.
 
 docs/mixing.md, "Blame".
 """
@@ -28,7 +28,7 @@ T = TypeVar("T")
 async def trace_accusation(
     chain: Chain, position: int, accused: Sequence[AccusedRecord], ask: Ask
 ) -> Transcript:
-    """Trace an accusation by the party at `position` of `chain`; returns its transcript.
+    """Trace an accusation by the party at `position`; return the transcript.
 
     1. Every accused record fails to decrypt (T1, T2).
     2. The nodes before, the nearest first, continue every trace, down to a claim (T3 to T5).
@@ -61,7 +61,7 @@ async def trace_accusation(
 
 
 async def once_more(call: Callable[[], Awaitable[T]]) -> T:
-    """The answer to a call, which is repeated once if the answer was missing or damaged.
+    """Make a call, and repeat it once if the answer was missing or damaged.
 
     Raises:
         UnansweredError, MalformedDocumentError: both times. Other errors pass at once.
@@ -76,7 +76,7 @@ async def once_more(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _further(chain: Chain, at: int, inquiry: Inquiry, ask: Ask) -> Inquiry:
-    """Check that an inquiry extends the previous one by a valid step, and return it."""
+    """Check that an answer extends the traces of an inquiry by one valid step; return it."""
     answer = await ask(at, inquiry)
     if not all(
         _has_step(part) for part in (answer.passages if inquiry.passages else answer.traces)

@@ -70,7 +70,7 @@ def _run(
 
 
 def main() -> None:
-    """Entry point: one line on standard error and the error's exit code when something is wrong."""
+    """Entry point: on errors, one line on standard error and the error's exit code."""
     forbid_core_dumps()
     prepare_terminal()
     try:

@@ -8,7 +8,7 @@ from shuffledp_core.runtime.config import BrokerConfig, ServiceConfig
 
 
 class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
-    """Configuration of the analyst, in addition to the common keys. All times in seconds, above 0.
+    """Configuration of the analyst, besides the common keys. All times are in seconds, above 0.
 
     `broker`: where manifests and results are announced; None: nowhere.
     `recovery_seconds`: how long a node may be away in the middle of a round (a restart).

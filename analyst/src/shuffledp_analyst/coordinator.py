@@ -1,4 +1,4 @@
-"""All rounds of an analyst: opens them, finds them, and resumes them after a restart."""
+"""All rounds of an analyst: opening, look-up, and resumption after a restart."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BOARD_BYTES: Final = 2**16
 
 
 class ShownResult(NamedTuple):
-    """A round's signed result, the nodes' signed discards, and the log's proof; empty for none."""
+    """A round's signed result, the nodes' discards, and the log's proof; empty if missing."""
 
     result: bytes
     discards: tuple[bytes, ...]
@@ -97,7 +97,7 @@ class Coordinator:
             await self.stop()
 
     async def stop(self) -> None:
-        """Cancels every round; the records say what is left to do at the next start."""
+        """Cancel every running round; the files show what to resume at the next start."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -118,7 +118,7 @@ class Coordinator:
         task.add_done_callback(over)
 
     def _resume(self, round_id: str) -> Coroutine[Any, Any, None]:
-        """The remaining work of a round that an earlier process began.
+        """A coroutine with the remaining work of a round that an earlier process began.
 
         Raises:
             DocumentError, UnknownRoundError, OSError: its plan or its result cannot be read.
@@ -196,7 +196,7 @@ class Coordinator:
             raise
 
     async def _find_opened(self, round_id: str, plan: RoundPlan) -> tuple[str, bytes]:
-        """The answer to a repeated opening: the announcement of the round that exists."""
+        """The answer to a repeated request to open a round: the existing announcement."""
         try:
             stored = self._services.records.files(round_id).plan()
         except (DocumentError, UnknownRoundError) as error:
@@ -221,7 +221,7 @@ class Coordinator:
             ) from error
 
     def _require_resumed(self, round_id: str) -> None:
-        """Raises `UnreachableError` for a round whose record waits for `run`.
+        """Raise `UnreachableError` for a round that `run` has not resumed yet.
 
         `UnknownRoundError` without a record.
         """
@@ -232,7 +232,7 @@ class Coordinator:
             )
 
     async def follow(self, round_id: str) -> AsyncIterator[Event]:
-        """Yields the events of a round until its end; of an ended one only the end.
+        """Yield the events of a round until its end; for an ended round, only the end.
 
         Raises:
             UnknownRoundError: there is no such round.
@@ -264,7 +264,7 @@ class Coordinator:
         raise RoundStateError(f"round {round_id} has ended already")
 
     async def page_of_rounds(self, after: str, limit: int) -> tuple[list[Summary], bool]:
-        """A page of rounds, newest first, and True if there are older ones.
+        """A page of rounds, newest first, and True if there are older rounds.
 
         See `listing.page_of_rounds`.
         """
@@ -273,7 +273,7 @@ class Coordinator:
     # For the last node
 
     async def deliver(self, peer: str, parts: AsyncIterable[batch_pb2.AddBatchRequest]) -> None:
-        """Takes the final batch of the round that its header names.
+        """Receive the final batch of the round that its header names.
 
         Raises:
             AccessDenied: the caller is not the last node of that round.
@@ -305,7 +305,7 @@ class Coordinator:
             )
 
     def _is_delivered(self, header: BatchHeader) -> bool:
-        """True if the round was published on the batch of this header."""
+        """True if the round was published from the batch with this header."""
         published = self._result(header.round_id).outcome == Outcome.PUBLISHED
         return (
             published
@@ -315,7 +315,7 @@ class Coordinator:
     # For all callers
 
     def announcement(self, round_id: str) -> bytes:
-        """The announcement of a round, or of the newest open one for an empty identifier."""
+        """The announcement of a round; with an empty identifier, of the newest open round."""
         if round_id:
             return self._services.records.files(round_id).announcement()
         for newest, running in reversed(self._rounds.items()):
@@ -324,7 +324,7 @@ class Coordinator:
         raise UnknownRoundError("no round is open; name a round, or wait for the next one")
 
     def ending(self, round_id: str) -> ShownResult:
-        """The result and what belongs to it; `UnknownRoundError` until the result may be shown."""
+        """A round's result with related documents; `UnknownRoundError` before it may be shown."""
         if round_id in self._services.unlogged:
             raise UnknownRoundError(f"the result of round {round_id} is not in the public log yet")
         files = self._services.records.files(round_id)
@@ -338,7 +338,7 @@ class Coordinator:
         return _file_chunks(self._services.records.files(round_id).board())
 
     def tile(self, round_id: str, index: int) -> bytes:
-        """A tile of the published board; `UnknownRoundError` when there is none."""
+        """A tile of the published board; `UnknownRoundError` if there is none."""
         return self._services.records.files(round_id).tiles.read(index)
 
     def history(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""Behaviour of the analyst when its disk is full: refuse new work, and let open rounds wait."""
+"""The analyst on a full disk: it refuses new work, and open rounds wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @contextmanager
 def typed_disk_errors() -> Iterator[None]:
-    """Logs every `OSError` of the block and raises it as `DiskError`."""
+    """Context that logs every `OSError` of the block and raises it as `DiskError`."""
     try:
         yield
     except OSError as error:

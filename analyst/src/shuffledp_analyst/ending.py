@@ -1,4 +1,4 @@
-"""End of a round: announce its result, have every node erase it, and release its budget.
+"""End of a round: announce the result, have every node erase the round, and release its budget.
 
 The budget is released only where that is sound.
 """
@@ -48,7 +48,7 @@ class AnalystServices:
     """Ended rounds whose result the public log is about to get: readers are not shown it yet."""
 
     def failed_result(self, round_id: str, error: ShuffleDPError) -> Signed:
-        """Sign a result that states only that the round failed, and why."""
+        """Sign a result that states only that the round failed, and the reason."""
         return self.identity.sign(
             Result(
                 deployment=self.deployment,
@@ -60,11 +60,11 @@ class AnalystServices:
         )
 
     def withdraw(self, round_id: str) -> None:
-        """Clear the announcement on the broker, so that devices do not take the round for open."""
+        """Clear the announcement at the broker, so that devices do not take the round as open."""
         self.publish(manifest_topic(self.deployment, round_id), b"")
 
     def announce_end(self, round_id: str, progress: Progress) -> None:
-        """Announces the result that is on disk to the broker and all followers."""
+        """Announce the result on disk to the broker and all followers."""
         # Read back from the disk: what is announced now is what a restart would announce.
         result = self.records.files(round_id).result()
         self.withdraw(round_id)
@@ -72,7 +72,7 @@ class AnalystServices:
         progress.report(Event(ENDED, result=result))
 
     async def finish(self, round_id: str) -> None:
-        """Records that nothing is left to do for a round, once the disk has room for it."""
+        """Record that a round needs no more work, once the disk has room for that."""
 
         async def finish() -> None:
             # Not in a thread: a party that has heard of the end must find the round gone.
@@ -88,7 +88,7 @@ async def end_failed(
     error: ShuffleDPError | None,
     progress: Progress,
 ) -> None:
-    """Ends a round without a result; returns when nothing is left to do for it.
+    """End a round without a result, and return when nothing is left to do.
 
     The nodes are asked once before the failure is announced, so that the budget is back by then if
     they all answer. `error` is None for a round whose failed result is on disk already.
@@ -113,7 +113,7 @@ async def end_failed(
 async def end_published(
     services: AnalystServices, round_id: str, route: Sequence[str], progress: Progress
 ) -> None:
-    """Logs and announces the result on disk, and has every node erase the round.
+    """Log and announce the result on disk, and have every node erase the round.
 
     The operator is not kept waiting for witnesses that are away: after `recovery_seconds` the
     result is announced without its proof, and devices that require one ask again.
@@ -134,7 +134,7 @@ async def end_published(
 
 
 async def _export_board(services: AnalystServices, round_id: str) -> None:
-    """Copies board and tiles to the web server's folder; the analyst itself serves them as well."""
+    """Copy board and tiles into the web server's folder; the analyst serves them, too."""
     public = services.config.public
     if public is None:
         return
@@ -150,7 +150,7 @@ async def _export_board(services: AnalystServices, round_id: str) -> None:
 
 
 async def _log_result(services: AnalystServices, round_id: str) -> None:
-    """Has the accountant add a round's result to the public log, and keeps the proof."""
+    """Have the accountant add a round's result to the public log, and store the proof."""
     files = services.records.files(round_id)
     log = structlog.get_logger().bind(round=round_id)
     if files.log_proof():
@@ -171,7 +171,7 @@ async def _log_result(services: AnalystServices, round_id: str) -> None:
 
 
 class Discarding:
-    """Collects each node's discard, then asks the accountant for the release if that is sound.
+    """Collects each node's discard, then asks the accountant for a release if that is sound.
 
     Releasing is sound if every node of the route signs that it forwarded nothing: one of them is
     honest by assumption, and under its layer nothing can be read. docs/protocol.md, section
@@ -190,7 +190,7 @@ class Discarding:
         self._log = structlog.get_logger().bind(round=round_id)
 
     async def attempt(self) -> bool:
-        """Calls every node whose discard is missing once; True if nothing is left to do."""
+        """Ask every node without a discard once; return True if nothing is left to do."""
         answers = await asyncio.gather(*(self._ask(name) for name in self._missing))
         self._missing = [
             name for name, answered in zip(self._missing, answers, strict=True) if not answered

@@ -1,4 +1,4 @@
-"""The life of a running round: its stages in order, and the node watchers that run beside them."""
+"""Lifetime of a running round: its stages in order, and node watchers that run alongside."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def _run_stages(running: RunningRound, watchers: list[asyncio.Task[None]])
 
 
 def _adopt_failure(running: RunningRound, life: asyncio.Task[None]) -> None:
-    """Makes the error that ended the stages the round's failure, unless it already has one."""
+    """Make the error that ended the stages the round's failure, unless it already has one."""
     error = None if life.cancelled() else life.exception()
     if isinstance(error, ShuffleDPError):
         running.fail(error)

@@ -35,7 +35,7 @@ class Summary:
 
 
 def page_of_rounds(records: Records, after: str, limit: int) -> tuple[list[Summary], bool]:
-    """A page of rounds, newest first, and True if there are older ones.
+    """A page of rounds, newest first, and True if there are older rounds.
 
     Args:
         records: of this analyst.

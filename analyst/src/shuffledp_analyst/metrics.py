@@ -42,7 +42,7 @@ it.
 
 
 class AnalystMetrics(ServiceMetrics):
-    """Metrics page of the analyst, except for what `NewestRound` looks up."""
+    """Metrics page of the analyst, except for those that `NewestRound` computes."""
 
     def __init__(self, config: AnalystConfig) -> None:
         super().__init__(config)
@@ -72,7 +72,7 @@ class RoundView:
 
 
 class NewestRound(Collector):
-    """A Prometheus collector: rounds in work by stage, and the newest round, node by node.
+    """A Prometheus collector: unfinished rounds by stage, and the newest round by node.
 
     Only ever reads.
 
@@ -149,7 +149,7 @@ def _nodes(view: RoundView) -> Iterable[GaugeMetricFamily]:
 
 
 def _seconds(view: RoundView) -> GaugeMetricFamily:
-    """Durations of finished stages; `node` is empty for those of the analyst itself."""
+    """Durations of finished stages; the label `node` is empty for the analyst's own."""
     seconds = GaugeMetricFamily(
         "shuffledp_analyst_stage_seconds",
         "Seconds of a finished stage, newest round",

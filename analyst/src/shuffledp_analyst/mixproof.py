@@ -37,7 +37,7 @@ from shuffledp_core.sampling.randomness import system_random
 
 @dataclass(frozen=True)
 class OpenedBatch:
-    """A decoded batch: the packed board, the history that proves it, and the users left."""
+    """A decoded batch: packed board, history that proves it, and number of remaining users."""
 
     board: bytes
     history: bytes
@@ -45,7 +45,7 @@ class OpenedBatch:
 
 
 def check_route_keys(certificate: Certificate, signed: Signed, keys: Sequence[Signed]) -> None:
-    """Checks the mixing keys of a whole route, whose round keys are genuine.
+    """Check the mixing keys of a whole route, whose round keys are already verified.
 
     There are none in a plain round.
 
@@ -59,12 +59,12 @@ def check_route_keys(certificate: Certificate, signed: Signed, keys: Sequence[Si
 
 
 class ProvableMixing:
-    """One verified round at the analyst: its terms, and the questions to its nodes."""
+    """A verified round at the analyst: its terms, and inquiries to its nodes."""
 
     def __init__(
         self, announced: tuple[Signed, Manifest], certificate: Certificate, peers: Peers
     ) -> None:
-        """Raises `RoundKeyError` for mixing keys that do not hold.
+        """Derive the terms of the round; raises `RoundKeyError` for invalid mixing keys.
 
         `announced`: as it travels, and what it says.
         """
@@ -76,7 +76,7 @@ class ProvableMixing:
         self._most = most_read(self._manifest, peers.history_memory)
 
     async def settle(self, name: str) -> None:
-        """Traces what the node of that name accuses, and gives it the transcript.
+        """Trace the accusation of the node with this name, and send it the transcript.
 
         Raises:
             BadBlameError, BadHopError, BadListError, TooFewReportsError: naming the party at fault.
@@ -112,7 +112,7 @@ class ProvableMixing:
         )
 
     async def open(self, header: BatchHeader, batch: bytes, identity: Identity) -> OpenedBatch:
-        """Checks and opens what the last node delivered, H1 to H6 and F1 to F4.
+        """Check and decrypt the last node's batch, H1 to H6 and F1 to F4.
 
         Traces records that fail to decrypt.
 

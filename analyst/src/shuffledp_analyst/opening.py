@@ -1,4 +1,4 @@
-"""The analyst's checks before a round is announced, and the manifest it signs. Pure.
+"""The analyst's checks before a round is announced, and its signed manifest. Pure.
 
 docs/protocol.md, section "Opening". No answer of another party is passed on unverified.
 """
@@ -95,7 +95,7 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
 
 
 def _number_of_counts(plan: RoundPlan) -> int:
-    """Numbers of a histogram's estimate: its symbols, or the cells of all columns."""
+    """Number of counts in a histogram's estimate: symbols, or cells of all columns."""
     if isinstance(plan.wording, QuestionWording) and MECHANISMS[plan.mechanism].counts_columns:
         return sum(plan.wording.columns)
     return plan.size
@@ -157,7 +157,7 @@ def check_plan_certificate(
 def check_log_proof(
     proof: bytes, roster: Roster, certificate: Certificate, signed: Signed
 ) -> str | msgspec.UnsetType:
-    """The proof that a plan's certificate is in the public log, as it is announced.
+    """Check the proof that a plan's certificate is logged; return it as announcements carry it.
 
     Devices would refuse a round without it; better to fail before it opens.
 
@@ -222,7 +222,7 @@ def _same(certificate: Certificate, field: str, actual: object, expected: object
 
 
 def _shorten(value: object) -> str:
-    """At most 200 characters of a value; a question in words has up to 16 KiB."""
+    """The first 200 characters of a value; a wording may have up to 16 KiB."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}…"
 
@@ -249,7 +249,7 @@ def check_round_key(
 
 
 def check_corrupt(keys: Sequence[Signed], plan: RoundPlan) -> tuple[str, ...]:
-    """Nodes that declare themselves corrupt in their (verified) round keys, in route order.
+    """Names of nodes that declare themselves corrupt in their verified round keys.
 
     Raises:
         PolicyRefusal: there are some, and the plan does not allow them.
@@ -273,7 +273,7 @@ def make_manifest(
     plan: RoundPlan,
     times: tuple[int, int],
 ) -> Manifest:
-    """Makes the manifest of a round; `times` are opening and closing, in milliseconds since 1970.
+    """Make a round's manifest; `times` are opening and closing, in ms since 1970.
 
     Raises:
         UsageError: the mechanism needs more messages per user than a round carries.
@@ -298,7 +298,7 @@ def make_manifest(
 
 
 def check_countersignature(signed: Signed, node: Party, manifest: Signed, round_id: str) -> None:
-    """Raises `DocumentError` unless this node countersigned exactly this manifest."""
+    """Raise `DocumentError` unless this node countersigned exactly this manifest."""
     countersignature = verify_from(node, signed, Countersignature)
     if (countersignature.round_id, countersignature.node, countersignature.manifest_digest) != (
         round_id,

@@ -81,7 +81,7 @@ class Peers:
 
     @asynccontextmanager
     async def _channel(self, party: Party) -> AsyncIterator[grpc.aio.Channel]:
-        """A channel to the party.
+        """Context with a channel to the party.
 
         Errors in this block name it, because a result shows only their text.
         """
@@ -105,7 +105,7 @@ class Peers:
                 raise type(error)(f"{party.name}: {error}") from error
 
     async def certify(self, round_id: str, plan: RoundPlan) -> tuple[Signed, bytes]:
-        """Requests the plan's certificate, for which the ledger is charged. Not verified yet.
+        """Request the plan's certificate, which charges the ledger; unverified.
 
         With it comes the proof that it is in the public log, empty where devices need none.
         """
@@ -117,7 +117,7 @@ class Peers:
     async def settle(
         self, round_id: str, accepted: int, headers: Sequence[Signed], invalid: int
     ) -> Signed:
-        """Requests the final certificate, on the batch headers of all nodes in route order.
+        """Request the final certificate, from the batch headers of all nodes in route order.
 
         Not verified yet.
         """
@@ -132,7 +132,7 @@ class Peers:
         return Signed.from_bytes(response.certificate)
 
     async def log_result(self, round_id: str, digest: str) -> bytes:
-        """Adds a result to the public log.
+        """Have a result added to the public log; return the proof.
 
         Returns the proof that it is there, not verified yet; empty where devices need none.
         """
@@ -142,7 +142,7 @@ class Peers:
         return response.log_proof
 
     async def release(self, round_id: str, discards: Sequence[Signed]) -> None:
-        """Asks the accountant to release the reservation."""
+        """Ask the accountant to release the round's reservation."""
         request = accountant_pb2.ReleaseRequest(
             round_id=round_id, discards=[discard.to_bytes() for discard in discards]
         )
@@ -157,7 +157,7 @@ class Peers:
         suite: str,
         before: Sequence[Signed] = (),
     ) -> Signed:
-        """Requests a node's round key. Not verified yet.
+        """Request a node's round key; unverified.
 
         `before`: those of the nodes before, in a verified round.
         """
@@ -173,7 +173,7 @@ class Peers:
         return Signed.from_bytes(response.round_key)
 
     async def set_manifest(self, name: str, manifest: Signed) -> Signed:
-        """Requests a node's countersignature. Not verified yet."""
+        """Request a node's countersignature of the manifest; unverified."""
         request = node_pb2.SetManifestRequest(manifest=manifest.to_bytes())
         async with self._nodes(name) as stub:
             sent_at = now()
@@ -183,7 +183,7 @@ class Peers:
         return Signed.from_bytes(response.countersignature)
 
     async def close(self, name: str, round_id: str) -> int:
-        """Ends the submissions at the entry node; returns the number it accepted."""
+        """Close the submissions at the entry node; return the number that it accepted."""
         async with self._nodes(name) as stub:
             response = await stub.CloseRound(
                 node_pb2.CloseRoundRequest(round_id=round_id), timeout=self._config.call_seconds
@@ -215,7 +215,7 @@ class Peers:
             )
 
     async def set_dummies(self, entry: str, round_id: str, dummies: bytes) -> None:
-        """Gives the entry node the claim and sealed dummies of another node."""
+        """Send the entry node the claim and sealed dummies of another node."""
 
         async def requests() -> AsyncIterator[node_pb2.SetDummiesRequest]:
             yield node_pb2.SetDummiesRequest(round_id=round_id)
@@ -247,7 +247,7 @@ class Peers:
             )
 
     async def settle_accusation(self, name: str, round_id: str, transcript: bytes) -> None:
-        """Gives a node the transcript of its accusation."""
+        """Send a node the transcript of its accusation."""
 
         async def requests() -> AsyncIterator[node_pb2.SettleAccusationRequest]:
             yield node_pb2.SettleAccusationRequest(round_id=round_id)
@@ -307,7 +307,7 @@ class Peers:
     async def persistently(
         self, call: Callable[[], Awaitable[T]], seconds: float | None = None
     ) -> T:
-        """Repeats an idempotent call while its party does not answer.
+        """Repeat an idempotent call as long as its party does not answer.
 
         Args:
             call: what to repeat.

@@ -1,4 +1,4 @@
-"""Progress of a round: the newest event of every stage, then each change until the end."""
+"""Progress of a round: the newest event of every stage, then every change until the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILED: Final = "failed"
 
 @dataclass(frozen=True)
 class Event:
-    """Progress of one stage at one party; `seconds` is 0 until it is over there.
+    """Progress of one stage at one party; `seconds` is 0 until the stage ends there.
 
     Only "ended" has a result.
     """
@@ -62,7 +62,7 @@ class NodeStatus:
 
 
 class Progress:
-    """Events of one round. A slow follower misses intermediate counts, never a stage."""
+    """The events of one round. A slow follower misses intermediate counts, but no stage."""
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, str], tuple[int, Event]] = {}
@@ -81,7 +81,7 @@ class Progress:
         self._changed = asyncio.Event()
 
     def newest(self, stage: str, node: str = "") -> Event:
-        """The newest event of a stage at a party; an empty one when there is none."""
+        """The newest event of a stage at a party; an empty event before any."""
         return self._newest.get((stage, node), (0, Event(stage, node)))[1]
 
     def events(self) -> list[Event]:
@@ -97,7 +97,7 @@ class Progress:
         }
 
     def report_work(self, node: str, status: NodeStatus) -> None:
-        """Reports the mixing and relaying of one node from its status."""
+        """Report the progress of mixing and relaying at one node, from its status."""
         for stage in (MIXING, RELAYING):
             seconds = status.seconds.get(stage, 0.0)
             if stage == status.phase:
@@ -107,7 +107,7 @@ class Progress:
                 self.report(Event(stage, node, total, total, seconds))
 
     async def follow(self) -> AsyncIterator[Event]:
-        """Yields the newest events, oldest change first, then every change; ends after "ended"."""
+        """Yield the newest events in order of change, then every change; stops after "ended"."""
         latest = 0
         while True:
             # Taken before the events are read: what is reported while one is passed on wakes the

@@ -16,7 +16,7 @@ from shuffledp_core.vocabulary import ROUND_ID
 
 
 class Records:
-    """All rounds below a state folder (made when absent, mode 0700)."""
+    """All rounds below a state folder, which is created if missing (mode 0700)."""
 
     def __init__(self, state: Path) -> None:
         self._folder = state / "rounds"
@@ -32,7 +32,7 @@ class Records:
         return self._folder / round_id
 
     def files(self, round_id: str) -> RoundFiles:
-        """The files of one round, whether or not there are any.
+        """The files of one round, which need not exist.
 
         Raises:
             UnknownRoundError: no round can have this identifier.
@@ -43,7 +43,7 @@ class Records:
         return self._folder / f"set-aside-{round_id}"
 
     def create(self, round_id: str, plan: RoundPlan) -> None:
-        """Records a new round, before any party is asked for anything.
+        """Record a new round before any party is called.
 
         After an `OSError` nothing of it is left.
 
@@ -60,7 +60,7 @@ class Records:
             raise
 
     def is_known(self, round_id: str) -> bool:
-        """True if this round was ever recorded here, also if its record was set aside.
+        """True if this round was ever recorded here, even if its folder was set aside.
 
         Raises as `files`.
         """
@@ -79,7 +79,7 @@ class Records:
         return sorted(rounds, reverse=True)
 
     def find_unfinished(self) -> Iterator[str]:
-        """Rounds for which something is left to do after a restart.
+        """Yield the rounds that need work after a restart.
 
         Folders without a plan are removed.
         """
@@ -95,7 +95,7 @@ class Records:
                 shutil.rmtree(folder)
 
     def set_aside(self, round_id: str) -> Path:
-        """Renames the folder of an unreadable round so that no later start finds it.
+        """Rename the folder of an unreadable round, so that no later start finds it.
 
         Returns its new place.
         """

@@ -39,7 +39,7 @@ class RoundStage(StrEnum):
 
 
 class RoundLifecycle:
-    """One round: its plan, the number of reports accepted, and the batch delivered."""
+    """State of one round: its plan, number of accepted reports, and delivered batch."""
 
     def __init__(self, round_id: str, plan: RoundPlan) -> None:
         self.round_id = round_id
@@ -73,7 +73,7 @@ class RoundLifecycle:
         self.stage = RoundStage.OPEN
 
     def end_submissions(self) -> None:
-        """Records that the entry node is about to be told to close. OPEN -> CLOSING."""
+        """Record that the entry node is about to be told to close. OPEN -> CLOSING."""
         self._require(RoundStage.OPEN)
         self.stage = RoundStage.CLOSING
 
@@ -149,7 +149,7 @@ class RoundLifecycle:
         )
 
     def _history_bytes(self, header: BatchHeader) -> int:
-        """Step 4: bytes in front of the records, only in a verified round."""
+        """Step 4 of `check_batch`: number of bytes before the records, in a verified round."""
         history = 0 if header.history is UNSET else header.history
         if (
             not isinstance(history, int)
@@ -172,7 +172,7 @@ class RoundLifecycle:
         self.batch = header
 
     def begin_decoding(self) -> tuple[int, BatchHeader]:
-        """Begins decoding: the number of accepted reports, and the batch's header.
+        """Begin decoding; return the number of accepted reports and the batch's header.
 
         CLOSING -> DECODING.
         """
@@ -193,7 +193,7 @@ class RoundLifecycle:
         self.stage = RoundStage.PUBLISHED
 
     def fail(self) -> None:
-        """Ends the round without a result, from every stage but PUBLISHED and FAILED."""
+        """End the round without a result, in any stage but PUBLISHED and FAILED."""
         self._require(
             *(
                 stage

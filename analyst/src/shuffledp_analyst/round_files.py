@@ -49,7 +49,7 @@ _LOG_PROOF: Final = "log.tlog-proof"
 
 
 class RoundFiles:
-    """The files of one round, from its plan to its result; `Records.files` gives them."""
+    """The files of one round, from its plan to its result; `Records.files` returns them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,19 +57,19 @@ class RoundFiles:
         self.tiles = TileFiles(folder)
 
     def plan(self) -> RoundPlan:
-        """The plan of a known round."""
+        """The plan of a round that is known."""
         return from_json(read_file(self._folder, "plan.json"), RoundPlan)
 
     def keep_announcement(self, announcement: bytes) -> None:
-        """Records the announcement."""
+        """Store the announcement."""
         write_atomic(self._folder / "announcement.json", announcement)
 
     def announcement(self) -> bytes:
-        """The recorded announcement; `UnknownRoundError` when there is none."""
+        """The stored announcement; `UnknownRoundError` if there is none."""
         return read_file(self._folder, "announcement.json")
 
     def mark_closing(self) -> None:
-        """Records that the entry node is about to be told to close."""
+        """Record that the entry node is about to be told to close."""
         write_atomic(self._folder / "closing", b"")
 
     def is_closing(self) -> bool:
@@ -91,11 +91,11 @@ class RoundFiles:
         return now
 
     def history(self) -> Path:
-        """The published history of a verified round; `UnknownRoundError` where there is none."""
+        """The published history of a verified round; `UnknownRoundError` if there is none."""
         return published_file(self._folder, "history")
 
     def publish(self, result: Signed) -> None:
-        """Makes the batch the public board and ends the round.
+        """Turn the batch into the public board, and end the round.
 
         After this returns it stays published.
 
@@ -123,14 +123,14 @@ class RoundFiles:
             commit_part(path, file)
 
     def erase_arrived(self) -> None:
-        """Erases the batch of a round that fails, and all files derived from it."""
+        """Erase the batch of a failed round, and all files derived from it."""
         folder = self._folder
         for name in ("batch.part", "batch", "opened", "history", "board"):
             (folder / name).unlink(missing_ok=True)
         self.tiles.erase()
 
     def fail(self, result: Signed) -> None:
-        """Ends the round without a board: whatever arrived is erased first."""
+        """End the round without a board, after erasing all files that arrived."""
         # Before the result: once a round has failed for everyone, no board of it may be left on
         # this disk.
         self.erase_arrived()
@@ -141,18 +141,18 @@ class RoundFiles:
         return read_file(self._folder, "result.json")
 
     def keep_log_proof(self, proof: bytes) -> None:
-        """Keeps the proof that the result is in the public log."""
+        """Store the proof that the result is in the public log."""
         write_atomic(self._folder / _LOG_PROOF, proof)
 
     def log_proof(self) -> bytes:
-        """The proof that `keep_log_proof` kept; empty if there is none."""
+        """The proof that `keep_log_proof` stored; empty if there is none."""
         try:
             return read_file(self._folder, _LOG_PROOF)
         except UnknownRoundError:
             return b""
 
     def keep_discards(self, discards: Sequence[Signed]) -> None:
-        """Keeps the discards signed so far.
+        """Store the discards that are signed so far.
 
         An overlong one is left out: all travel next to the result.
         """
@@ -160,7 +160,7 @@ class RoundFiles:
         write_atomic(self._folder / "discards.json", msgspec.json.encode(short))
 
     def discards(self) -> tuple[bytes, ...]:
-        """The discards that `keep_discards` kept last, one signed document each."""
+        """The discards that `keep_discards` stored last, one signed document each."""
         try:
             data = read_file(self._folder, "discards.json")
         except UnknownRoundError:
@@ -172,11 +172,11 @@ class RoundFiles:
         return (self._folder / "result.json").exists()
 
     def board(self) -> Path:
-        """The published board; `UnknownRoundError` for a round that has none."""
+        """The published board; `UnknownRoundError` if there is none."""
         return published_file(self._folder, "board")
 
     def finish(self) -> None:
-        """Records that nothing is left to do for this round."""
+        """Record that this round needs no more work."""
         batch = self.batch.path
         if (
             batch.with_name("history").exists() and batch.exists()

@@ -1,4 +1,4 @@
-"""State of one round in work, and the calls that the analyst takes on it meanwhile."""
+"""State of a running round, and the calls that the analyst accepts about it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class RunningRound:
-    """A running round: its state, and the calls that it takes. `lifetime.run_round` runs it."""
+    """A running round: its state, and calls about it. `lifetime.run_round` runs its stages."""
 
     def __init__(self, services: AnalystServices, round_id: str, plan: RoundPlan) -> None:
         self.services = services
@@ -60,7 +60,7 @@ class RunningRound:
         return RoundView(self.round, self.statuses, self.progress.events)
 
     def end_submissions(self) -> None:
-        """Closes submissions now instead of at the closing time.
+        """Close submissions now instead of at the closing time.
 
         Harmless when they have ended already.
         """
@@ -69,13 +69,13 @@ class RunningRound:
         self.close_now.set()
 
     def abort(self, reason: str) -> None:
-        """Aborts the round; `RoundStateError` when it has ended or can no longer be stopped."""
+        """Abort the round; `RoundStateError` if it has ended or is past cancelling."""
         if self.round.has_ended or self.failure.done():
             raise RoundStateError(f"round {self.round_id} has ended already")
         self.fail(RoundFailed(f"aborted by the operator: {reason or 'no reason given'}"))
 
     def fail(self, error: ShuffleDPError) -> None:
-        """Ends the round without a result; the first failure counts."""
+        """End the round without a result; only the first failure counts."""
         if not self.failure.done():
             self.failure.set_result(error)
 
@@ -137,34 +137,34 @@ class RunningRound:
     # For the stages and watchers
 
     def fail_unforeseen(self, error: BaseException) -> None:
-        """Ends the round with an error that only a bug explains."""
+        """End the round because of an error that only a bug can cause."""
         self.log.error("unexpected failure", exc_info=error)
         self.fail(RoundFailed(f"the analyst itself failed ({type(error).__name__}); see its log"))
 
     def adopt_manifest(self, signed: Signed, manifest: Manifest) -> None:
-        """Adopts the manifest that every node countersigned; submissions are open."""
+        """Adopt the manifest that every node countersigned; submissions are now open."""
         self.manifest = signed, manifest
         most_history = most_bytes(manifest) if manifest.geometry.mix == Mix.VERIFIED else 0
         self.round.open(manifest.geometry, most_history)
 
     def certified(self) -> tuple[Signed, Certificate]:
-        """The plan's certificate: as it travels, and verified."""
+        """The plan's certificate, as a signed document and verified."""
         if self.certificate is None:
             raise ValueError("the certificate is known only once the round is open")
         return self.certificate
 
     def announced(self) -> tuple[Signed, Manifest]:
-        """The manifest: as it travels, and verified."""
+        """The manifest, as a signed document and verified."""
         if self.manifest is None:
             raise ValueError("the manifest is known only once the round is open")
         return self.manifest
 
     def mixing(self) -> ProvableMixing:
-        """The analyst's part in the verified mixing of this round."""
+        """The analyst's part in this round's provable mixing."""
         return ProvableMixing(self.announced(), self.certified()[1], self.services.peers)
 
     async def write(self, write: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs a write to the round's record in a thread.
+        """Run a write to the round's files in a thread.
 
         Pauses the round while the disk is full.
         """

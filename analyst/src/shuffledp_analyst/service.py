@@ -1,4 +1,4 @@
-"""gRPC services of the analyst: public reading, the operator's control, and the batch sink."""
+"""gRPC services of the analyst: public documents, the operator's control, and the batch sink."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RULES: Final[Rules] = {
 
 
 class AnalystService(analyst_pb2_grpc.AnalystServicer):
-    """The service for readers of manifests, results and boards."""
+    """The public service for manifests, results and boards."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -159,7 +159,7 @@ class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
 
 
 class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
-    """The service that takes the final batch of the last node."""
+    """The service that receives the last node's batch."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -175,7 +175,7 @@ class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
 def make_service(
     config: AnalystConfig, roster: Roster, coordinator: Coordinator, metrics: AnalystMetrics
 ) -> Service:
-    """The gRPC server of the analyst, not yet started."""
+    """The gRPC server of the analyst, not started."""
 
     def register(server: grpc.aio.Server) -> None:
         analyst_pb2_grpc.add_AnalystServicer_to_server(AnalystService(coordinator), server)

@@ -39,7 +39,7 @@ MAX_ATTEMPTS: Final = 3
 
 
 async def accept_submissions(running: RunningRound) -> None:
-    """Waits for the closing time, then closes submissions at the entry node.
+    """Wait for the closing time, then close submissions at the entry node.
 
     Meanwhile brings it the dummies of the other nodes, where a verified round has some.
     """
@@ -81,7 +81,7 @@ async def _collect_dummies(running: RunningRound) -> None:
 
 
 async def _bring_dummies(running: RunningRound, name: str) -> None:
-    """Brings the dummies of the node of that name to the entry node, which checks them."""
+    """Forward the dummies of the node with this name to the entry node, which checks them."""
     peers, round_id = running.services.peers, running.round_id
     entry = running.round.plan.route[0]
     most = running.announced()[1].geometry.dummies_bytes
@@ -101,7 +101,7 @@ async def _await_closing_time(running: RunningRound) -> None:
 
 
 async def await_batch(running: RunningRound) -> float:
-    """Waits until the batch is delivered; returns the deadline of mixing, in the loop's time."""
+    """Wait for the batch; return the deadline of mixing, in the event loop's time."""
     services = running.services
     seconds = services.config.mix_timeout_seconds
     # From the disk: a round that kills this process repeatedly before it has its batch ends at some
@@ -126,7 +126,7 @@ async def await_batch(running: RunningRound) -> float:
 
 
 async def await_headers(running: RunningRound, deadline: float) -> None:
-    """Waits until every node has reported the header of the batch it relayed."""
+    """Wait until every node has reported its batch header."""
     try:
         async with asyncio.timeout_at(deadline):
             await running.relayed.wait()
@@ -141,7 +141,7 @@ async def await_headers(running: RunningRound, deadline: float) -> None:
 
 
 async def decode_batch(running: RunningRound) -> Result:
-    """Decodes the delivered batch and estimates the answer; returns the result, not yet settled."""
+    """Decode the batch and estimate the answer; return a result without final certificate."""
     services, plan = running.services, running.round.plan
     started = time.monotonic()
     batch = running.round.begin_decoding()[1]
@@ -209,7 +209,7 @@ async def decode_batch(running: RunningRound) -> Result:
 async def _board(
     running: RunningRound, batch: BatchHeader
 ) -> tuple[Bytes, str, HistoryDigest | msgspec.UnsetType, int]:
-    """The board, its digest, the history's digest (verified rounds only) and the number of reports.
+    """The board, its digest, the history's digest (verified rounds only), and number of reports.
 
     In a verified round the batch is decrypted first, and users whose messages fail to decrypt are
     left out.
@@ -227,7 +227,7 @@ async def _board(
 
 
 async def settle(running: RunningRound, draft: Result) -> Result:
-    """Checks all headers, has the accountant settle the round, and adds its final certificate."""
+    """Check all headers, have the accountant settle the round, and add the final certificate."""
     peers, round_id = running.services.peers, running.round_id
     started = time.monotonic()
     running.round.begin_certifying()
@@ -265,7 +265,7 @@ async def settle(running: RunningRound, draft: Result) -> Result:
 
 
 async def publish(running: RunningRound, result: Result) -> None:
-    """Publishes the result, the round's commit point.
+    """Publish the result; this is the round's commit point.
 
     An abort that was acknowledged just before still counts.
     """

@@ -1,4 +1,4 @@
-"""Boards and their tiles as files that any web server can give to devices. docs/tiles.md."""
+"""Boards and tiles as files that any web server can serve to devices. docs/tiles.md."""
 
 from __future__ import annotations
 

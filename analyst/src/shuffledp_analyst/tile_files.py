@@ -1,4 +1,4 @@
-"""The tiles of a round's board on disk, a file each; docs/tiles.md."""
+"""The tiles of a round's board on disk, one file each; docs/tiles.md."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _TILES: Final = "tiles"
 
 
 class TileFiles:
-    """The tiles in a round's folder; `RoundFiles.tiles`."""
+    """The tiles in a round's folder; see `RoundFiles.tiles`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, tiled: TiledBoard) -> None:
-        """Write all tiles; they appear together. Only this account may read them."""
+        """Write all tiles, which become visible together. Only this account may read them."""
         self.erase()
         part = self._folder / f"{_TILES}.part"
         part.mkdir(0o700)
@@ -33,12 +33,12 @@ class TileFiles:
         part.rename(self._folder / _TILES)
 
     def read(self, index: int) -> bytes:
-        """A tile of the published board; `UnknownRoundError` where there is none."""
+        """A tile of the published board; `UnknownRoundError` if there is none."""
         published_file(self._folder, "board")
         return read_file(self._folder, f"{_TILES}/{index}")
 
     def paths(self) -> Iterator[Path]:
-        """The files of all tiles; none for a round without."""
+        """The files of all tiles; empty for a round without tiles."""
         return (self._folder / _TILES).glob("[0-9]*")
 
     def erase(self) -> None:

@@ -1,4 +1,4 @@
-"""The watchers of a round's nodes, which run alongside its stages: their failure is the round's."""
+"""The watchers of a round's nodes, which run alongside its stages; their errors fail the round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shuffledp_core.errors import (
 async def run_beside(
     running: RunningRound, work: Callable[[RunningRound, str], Awaitable[None]], name: str
 ) -> None:
-    """Runs work about one node alongside the stages of the round, which fails if the work does."""
+    """Run work about one node alongside the round's stages; the round fails if the work does."""
     try:
         await work(running, name)
     except ShuffleDPError as error:
@@ -33,7 +33,7 @@ async def run_beside(
 
 
 async def watch_node(running: RunningRound, name: str) -> None:
-    """Follows one node until it is done; raises its failure."""
+    """Follow one node until it has finished; raise its failure."""
     is_entry = name == running.round.plan.route[0]
     async for status in running.services.peers.watch(name, running.round_id):
         running.statuses[name] = status
@@ -49,7 +49,7 @@ async def watch_node(running: RunningRound, name: str) -> None:
 
 
 def _trace(running: RunningRound, name: str) -> None:
-    """Begins to trace the records that a node accuses, unless that is under way."""
+    """Start to trace the records that a node accuses, unless that is under way."""
     _require_provable(running, name)
     if name not in running.traces or running.traces[name].done():
         running.log.warning("records failed to decrypt", node=name)
@@ -71,7 +71,7 @@ async def _settle_accusation(running: RunningRound, name: str) -> None:
 
 
 def _keep_header(running: RunningRound, name: str, data: bytes) -> None:
-    """Keeps a node's header of the batch it relayed.
+    """Store a node's header of the batch that it relayed.
 
     All headers are verified together, before the settlement.
     """
