@@ -1,1 +1,1 @@
-"""The accountant: calibrates, certifies, and keeps the privacy budget."""
+"""The accountant: calibrates mechanisms, certifies rounds, and keeps privacy budgets."""

@@ -1,4 +1,4 @@
-"""Certificates of rounds, as core's `Certificate`; `shuffledp_privacy.rechecking` recomputes one.
+"""Makes the certificates of rounds (core's `Certificate`); `rechecking` recomputes them.
 
 Pure: signer and time are the caller's. docs/accounting.md says what each `basis` rests on.
 """
@@ -69,7 +69,7 @@ def analyse_final(
 def charged_cost(
     plan: RoundPlan, mechanism: Mechanism, accepted: int, losses: Losses = NO_LOSSES
 ) -> tuple[Cost, float]:
-    """Least cost that a settled round is charged, and its ε.
+    """Least cost that a settled round is charged, and the ε of that cost.
 
     Arguments and errors as `analyse_final`.
 
@@ -84,7 +84,7 @@ def charged_cost(
 
 @dataclass(frozen=True, slots=True)
 class CertificateHeader:
-    """Which certificate it is: of what round, at what stage, and for how long it may be relied on.
+    """Identity of a certificate: its round, stage, and period of validity.
 
     Attributes:
         stage: `CertificateStage.PLAN` or `CertificateStage.FINAL`.
@@ -118,7 +118,7 @@ def certificate(
     account: Account,
     losses: Losses = NO_LOSSES,
 ) -> Certificate:
-    """Makes the certificate of a round, unsigned.
+    """Make the unsigned certificate of a round.
 
     Args:
         header: round, stage and validity.
@@ -233,7 +233,7 @@ def _of_kept_responses(mechanism: Mechanism) -> tuple[str, ...]:
 
 
 def _refutation(plan: RoundPlan, cost: Cost, dishonest: int) -> tuple[str, ...]:
-    """Lines of the basis that say where the plan's own assumption is known to be wrong."""
+    """Lines of the basis on assumptions of the plan that are known to be wrong."""
     if not cost.mechanism.needs_crowd:
         return ()  # nothing is assumed of people
     honest = cost.setting.honest

@@ -74,7 +74,7 @@ async def _serve(
 
 
 def main() -> None:
-    """Entry point: our own errors become one line and an exit code."""
+    """Entry point: errors of this project become one line and an exit code."""
     forbid_core_dumps()
     prepare_terminal()
     try:

@@ -18,7 +18,7 @@ _MAX_DAYS: Final = 3660
 
 
 class PopulationConfig(Section, frozen=True, kw_only=True):
-    """Privacy budget of a population for all its rounds, as the configuration states it.
+    """Privacy budget of a population for all its rounds, in the configuration.
 
     ε is in nats, at δ, under `adjacency`; see `ledger.Budget`.
 

@@ -88,7 +88,7 @@ def _show(outcome: RestoredLedger) -> None:
 
 
 def main() -> None:
-    """Entry point: our own errors become one line and an exit code."""
+    """Entry point: errors of this project become one line and an exit code."""
     prepare_terminal()
     try:
         ledger_app()

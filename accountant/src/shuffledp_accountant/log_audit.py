@@ -1,4 +1,4 @@
-"""Replaying the public log of a ledger: every charge, and what they compose to.
+"""Replays the public log of a ledger: checks every charge, and composes them.
 
 Anyone with the roster can do it; only signed documents are believed. docs/log.md.
 """
@@ -33,7 +33,7 @@ MOST_MISSING: Final = 1_000_000
 
 @dataclass
 class AccountReplay:
-    """Account of a population, as its entries add up.
+    """Account of a population, computed from its log entries.
 
     `spent` and `limit` are ε at `delta`, of the newest certificate, or composed here after a
     restore, which no certificate counts yet; `unexplained` are the rounds that were released before
@@ -59,7 +59,7 @@ class AccountReplay:
 
 @dataclass
 class LogAudit:
-    """Replays a log's entries, in order."""
+    """Replays a log's entries in order."""
 
     roster: Roster
     accounts: dict[str, AccountReplay] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class LogAudit:
     def replay(
         self, entries: Iterable[LedgerLogEntry], report: Callable[[int], None] = lambda _: None
     ) -> None:
-        """Check entries and add them up.
+        """Check entries, and add their charges up.
 
         Args:
             entries: the next ones.
@@ -186,7 +186,7 @@ class LogAudit:
         return certificate
 
     def _verify_certificate(self, signed: Signed) -> Certificate:
-        """A certificate that the accountant signed, with its present key or an earlier log's."""
+        """Verify a certificate of the accountant, by its current or an earlier log's key."""
         keys = {key.public_key for key in log_keys_of(self.roster)}
         keys.discard(present := bytes.fromhex(self.roster.accountant.identity_key))
         name = self.roster.accountant.name
@@ -260,7 +260,7 @@ class LogAudit:
 
 
 def _composed_epsilon(account: AccountReplay, position: LedgerPosition) -> float:
-    """ε to which all charges compose, at the budget's δ and composition stated in this position."""
+    """ε of all charges together, at the δ and composition that a position states."""
     return min(
         total(
             Budget(position.limit, position.delta, adjacency, position.composition),
@@ -271,6 +271,6 @@ def _composed_epsilon(account: AccountReplay, position: LedgerPosition) -> float
 
 
 def _adjacencies(costs: Counter[Cost]) -> tuple[Adjacency, ...]:
-    """Adjacencies that the budget may have: certificates do not say which."""
+    """Possible adjacencies of the budget, which certificates do not state."""
     metric = all(cost.setting.adjacency is Adjacency.METRIC for cost in costs)
     return (Adjacency.STANDARD, Adjacency.METRIC) if metric else (Adjacency.STANDARD,)

@@ -1,4 +1,4 @@
-"""`shuffledp audit-log` and `shuffledp registry`: what anyone can do with a ledger's public log."""
+"""`shuffledp audit-log` and `shuffledp registry`, which anyone can run on a ledger's public log."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _show_account(population: str, account: AccountReplay) -> None:
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Show on a terminal how much of a log is done; call the result with done and total."""
+    """Context that shows a log's progress on a terminal; yields a function of (done, total)."""
     with typer.progressbar(length=1, label=label, file=sys.stderr) as bar:
 
         def report(done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""Reading a public log from a folder or a web server, each entry checked before it is parsed."""
+"""Reads a public log from a folder or web server, and checks each entry before parsing it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CHUNK_BYTES: Final = 2**16
 
 @dataclass(frozen=True)
 class LogLimits:
-    """Limits on reading a log: entries, bytes of all files, and seconds, checks included."""
+    """Limits on reading a log: entries, bytes of all files, and seconds, with checks."""
 
     entries: int = MOST_ENTRIES
     size: int = 2**33
@@ -54,7 +54,7 @@ class LogLimits:
 
 
 class Allowance:
-    """Bytes and time that are left of the limits."""
+    """Bytes and time that remain of the limits."""
 
     def __init__(self, limits: LogLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
@@ -63,7 +63,7 @@ class Allowance:
         self._until = clock() + limits.seconds
 
     def spend(self, size: int = 0) -> None:
-        """Subtract bytes that were read; `ConfigError` where the limits are reached."""
+        """Subtract bytes that were read; `ConfigError` if a limit is reached."""
         self._left -= size
         if self._left < 0:
             raise ConfigError(
@@ -82,7 +82,7 @@ class LogSource(Protocol):
 
     @property
     def allowance(self) -> Allowance:
-        """Bytes and time that are still allowed."""
+        """Bytes and time that may still be used."""
         ...
 
     def fetch(self, path: str, most: int) -> bytes:
@@ -139,7 +139,7 @@ def bounded_source(address: str, limits: LogLimits) -> LogSource:
 
 
 class VerifiedLog:
-    """A log whose tree was computed again from the hashes of its entries."""
+    """A log whose tree was recomputed from the hashes of its entries."""
 
     def __init__(
         self, source: LogSource, note: bytes, checkpoint: Checkpoint, tree: MerkleTree
@@ -154,7 +154,7 @@ class VerifiedLog:
         return self._tree.root(size)
 
     def entries(self) -> Iterator[LedgerLogEntry]:
-        """All entries in order, a bundle in memory at a time.
+        """All entries in order, with one bundle in memory at a time.
 
         Raises:
             LogProofError: an entry is not the one that the tree has.
@@ -173,7 +173,7 @@ class VerifiedLog:
 
 
 def find_log_key(source: LogSource, roster: Roster) -> NoteKey:
-    """The key of the log that a source has: the deployment's present one, or one that has ended.
+    """The key of the log in a source: the deployment's current log, or an ended one.
 
     The checkpoint is not checked here.
     """
@@ -183,7 +183,7 @@ def find_log_key(source: LogSource, roster: Roster) -> NoteKey:
 
 
 def check_complete(log: VerifiedLog, roster: Roster) -> bool:
-    """Check a log that has ended against the roster; False if it is the present one.
+    """Check an ended log against the roster; return False for the current log.
 
     Raises:
         LogProofError: it differs from the log whose end the roster states, or is incomplete.
@@ -207,7 +207,7 @@ def read_log(
     most_entries: int = MOST_ENTRIES,
     report: Callable[[int, int], None] = lambda *_: None,
 ) -> VerifiedLog:
-    """Read a log's checkpoint and the hashes of its entries, and compute its tree again.
+    """Read a log's checkpoint and leaf hashes, and recompute its tree.
 
     Args:
         source: where its files are.
@@ -246,7 +246,7 @@ def read_log(
 
 
 def check_grown(log: VerifiedLog, remembered: Path, key: NoteKey) -> None:
-    """Check that a log has only grown since the checkpoint in a file; a missing file shows nothing.
+    """Check that a log has only grown since a remembered checkpoint; no file, no check.
 
     Raises:
         LogProofError: it has not. The file and the log's checkpoint together prove that the holder

@@ -1,4 +1,4 @@
-"""Metrics of the accountant: certificates given, budgets, and the answers of witnesses.
+"""Metrics of the accountant: issued certificates, budgets, and answers of witnesses.
 
 A statement composes all rounds of a population, which takes up to seconds: it is recomputed in the
 background after a change, never while someone reads the page.
@@ -35,7 +35,7 @@ class AccountantMetrics(ServiceMetrics):
     """
 
     def __init__(self, config: AccountantConfig, witnesses: Iterable[str] = ()) -> None:
-        """Makes all series; `witnesses` are the names of those of the public log."""
+        """Create all series; `witnesses` are the names of the public log's witnesses."""
         super().__init__(config)
         gauge = self.gauge
         self.certificates = self.counter(
@@ -79,7 +79,7 @@ class AccountantMetrics(ServiceMetrics):
         self._changed = asyncio.Event()
 
     def mark_changed(self) -> None:
-        """Notes that the ledger has changed: the figures are recomputed soon."""
+        """Note that the ledger has changed, so that the numbers are recomputed soon."""
         self._changed.set()
 
     def count_answer(self, witness: str, answer: WitnessAnswer) -> None:
@@ -92,7 +92,7 @@ class AccountantMetrics(ServiceMetrics):
         statement: Callable[[str], Statement],
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        """Show the statement of every population until cancelled.
+        """Keep the numbers of every population's statement current until cancelled.
 
         It is shown at once, at every change and every `LOOK_SECONDS`.
 

@@ -32,14 +32,14 @@ MAX_PLAN_EPSILON: Final = 100.0
 
 
 def check_round_id(round_id: str) -> None:
-    """Raises `UsageError` unless it is 32 lower-case hex digits."""
+    """Raise `UsageError` unless the id is 32 lower-case hex digits."""
     if not ROUND_ID.fullmatch(round_id):
         # Cut: an error is logged, and a caller may send anything.
         raise UsageError(f"a round id is 32 lower-case hex digits, not {round_id[:80]!r}")
 
 
 def read_plan(data: bytes, roster: Roster, budgets: Collection[str]) -> RoundPlan:
-    """Parses a plan and checks that this accountant can work on it.
+    """Parse a plan, and check that this accountant can certify it.
 
     1. The JSON is a `RoundPlan`, with its own rules on counts and times.
     2. Mechanism, size and the target lie in their ranges.

@@ -1,4 +1,4 @@
-"""The public log of the ledger: every change of a charge, as static files that anyone can serve.
+"""The public log of the ledger: every change of a charge, in static files.
 
 The ledger commits the log's entries together with the charges they are about; this module writes
 what is committed as tiles, and signs checkpoints. docs/log.md.
@@ -66,7 +66,7 @@ class PublicLog:
         roster: Roster,
         count_answer: CountAnswer = ignore_answer,
     ) -> None:
-        """Reads the ledger's log; `publish` writes what the folder lacks.
+        """Read the ledger's log; `publish` then writes what the folder lacks.
 
         `count_answer` counts the answers of witnesses.
 
@@ -87,7 +87,7 @@ class PublicLog:
         self._adopt()
 
     def _adopt(self) -> None:
-        """Continue after the folder's checkpoint, if it is a prefix of this log."""
+        """Continue from the folder's checkpoint, if it is a prefix of the ledger's log."""
         file = self._folder / CHECKPOINT_PATH
         if not file.exists():
             return
@@ -117,7 +117,7 @@ class PublicLog:
         return self._terms is not None
 
     def reservation_proof(self, population: str, round_id: str, certificate: bytes) -> bytes:
-        """The proof that a published reservation is in the log, for the round's announcement.
+        """Proof that a published reservation is in the log, for the round's announcement.
 
         Raises:
             LedgerAwayError: too few witnesses have signed, or the log has stopped; the call may be
@@ -131,7 +131,7 @@ class PublicLog:
         )
 
     def result_proof(self, population: str, round_id: str, digest: str) -> bytes:
-        """The proof that a logged result is in the log, for devices and readers.
+        """Proof that a logged result is in the log, for devices and readers.
 
         Raises as `reservation_proof`.
         """
@@ -161,7 +161,7 @@ class PublicLog:
             return InclusionProof(index, hashes, self._note, window.to_bytes()).to_bytes()
 
     def _is_cosigned(self) -> bool:
-        """True if enough witnesses cosigned the checkpoint that was published last."""
+        """True if enough witnesses cosigned the last published checkpoint."""
         if not self._note:
             return False
         if self._terms is None:
@@ -169,7 +169,7 @@ class PublicLog:
         return len(known_cosigners(parse_note(self._note), self._terms)) >= self._terms.threshold
 
     def publish(self) -> None:
-        """Write what the ledger has committed since, then a checkpoint over all of it.
+        """Write the entries committed since the last call, then a checkpoint over the whole log.
 
         Raises:
             LedgerError: the ledger cannot be read.
@@ -205,7 +205,7 @@ class PublicLog:
         self._published = size
 
     def _write_file(self, path: str, content: bytes) -> None:
-        """Write a file that every user of this machine may read, such as a web server."""
+        """Write a file that every user of this machine may read, for example a web server."""
         file = self._folder / path
         file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         write_atomic(file, content)

@@ -25,7 +25,7 @@ FORMAT: Final = "shuffledp-registry/1"
 
 @dataclass
 class MechanismSummary:
-    """The settled rounds of one mechanism in one population: how many, and their worst numbers.
+    """The settled rounds of one mechanism in one population: number, and worst values.
 
     `epsilon` and `local_epsilon` are the largest of all rounds, `math.inf` where one has no bound.
     """
@@ -53,7 +53,7 @@ class MechanismSummary:
 
 @dataclass
 class PopulationSummary:
-    """A registry's facts about a population, besides its account.
+    """Facts about a population for a registry, in addition to its account.
 
     Times are in milliseconds since 1970.
     """
@@ -83,13 +83,13 @@ class PopulationSummary:
 
 @dataclass
 class RegistryReplay:
-    """Audits a log, and gathers the registry's facts about its deployment."""
+    """Audits a log, and collects facts about its deployment for a registry."""
 
     audit: LogAudit
     populations: dict[str, PopulationSummary] = field(default_factory=dict)
 
     def replay(self, entries: Iterable[LedgerLogEntry]) -> None:
-        """Check entries and add them up; raises as `LogAudit.replay`."""
+        """Check entries and add their charges up; raises as `LogAudit.replay`."""
         for entry in entries:
             self.audit.replay([entry])
             summary = self.populations.setdefault(entry.population, PopulationSummary())
@@ -101,7 +101,7 @@ class RegistryReplay:
 
 @dataclass(frozen=True)
 class RegistryWords:
-    """Facts that only the operators of a deployment can state; None if not stated."""
+    """Facts that only the operators of a deployment can state; None if they do not."""
 
     curator: str | None = None
     intended_use: str | None = None
@@ -112,7 +112,7 @@ class RegistryWords:
 def registry_entry(
     replay: RegistryReplay, roster: Roster, checkpoint: Checkpoint, words: RegistryWords
 ) -> dict[str, Any]:
-    """The entry as a JSON object.
+    """The registry's entry as a JSON object.
 
     ε is in nats; null stands for no bound, and for what was not stated.
     """

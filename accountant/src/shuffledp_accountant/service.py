@@ -81,7 +81,7 @@ RULES: Final = {
 
 
 class Accountant:
-    """Turns plans into signed certificates; every guarantee is charged before it is given.
+    """Issues signed certificates for plans; every guarantee is charged before it is signed.
 
     Thread-safe.
     """
@@ -95,7 +95,7 @@ class Accountant:
         clock: Clock,
         log: PublicLog | None = None,
     ) -> None:
-        """Sets up everything but the network.
+        """Create the accountant, without network.
 
         Args:
             identity: signs certificates.
@@ -113,12 +113,12 @@ class Accountant:
         self._log = log
 
     def publish_log(self) -> None:
-        """Publishes what the ledger has committed; raises as `PublicLog.publish`."""
+        """Publish the entries that the ledger has committed; raises as `PublicLog.publish`."""
         if self._log is not None:
             self._log.publish()
 
     def log_proof(self, round_id: str, certificate: bytes) -> bytes:
-        """The proof for devices that a round's reservation is in the log; empty without witnesses.
+        """Proof for devices that a round's reservation is in the log; empty without witnesses.
 
         Raises as `PublicLog.reservation_proof`.
         """
@@ -128,7 +128,7 @@ class Accountant:
         return self._log.reservation_proof(population, round_id, certificate)
 
     def certify(self, round_id: str, plan_json: bytes) -> bytes:
-        """Certify a plan, charge its budget and return the signed certificate.
+        """Certify a plan, charge its budget, and return the signed certificate.
 
         The same plan always gets the same bytes.
 
@@ -179,7 +179,7 @@ class Accountant:
     def settle(
         self, round_id: str, accepted: int, headers: Sequence[bytes], invalid: int = 0
     ) -> bytes:
-        """Certifies the reports that arrived, signed; docs/protocol.md, "Close", docs/adr/0004.
+        """Settle a round for the reports that arrived; return the signed final certificate.
 
         1. A round that is settled for this number gets its stored answer.
         2. The plan allows that many reports.
@@ -253,7 +253,7 @@ class Accountant:
         self._ledger.add_result(round_id, digest)
 
     def result_proof(self, round_id: str, digest: str) -> bytes:
-        """The proof that a result is in the published log; empty without witnesses.
+        """Proof that a result is in the published log; empty without witnesses.
 
         Raises as `PublicLog.result_proof`.
         """
@@ -299,11 +299,11 @@ class Accountant:
         self._ledger.release(round_id, discards)
 
     def budget(self, population: str) -> Statement:
-        """The population's budget, spent and left. Raises `UsageError` for one without a budget."""
+        """The statement of a population; raises `UsageError` for one without a budget."""
         return self._ledger.statement(population)
 
     def page(self, population: str, after: int, most: int) -> tuple[Statement, list[LedgerEntry]]:
-        """The statement, and a page of the charges behind the entry `after`.
+        """The statement, and a page of the charges after entry `after`.
 
         Raises as `Ledger.entries`.
         """
@@ -349,7 +349,7 @@ def _check_accepted(plan: RoundPlan, accepted: int) -> None:
 
 
 class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
-    """gRPC service in front of an `Accountant`. The server's interceptor types the errors."""
+    """gRPC service for an `Accountant`. The server's interceptor makes its errors typed."""
 
     def __init__(self, accountant: Accountant, metrics: AccountantMetrics) -> None:
         self._accountant = accountant
@@ -467,7 +467,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
 
 
 def open_ledger(config: AccountantConfig) -> Ledger:
-    """Opens the ledger of a configuration, which the caller closes; errors as `Ledger.open`."""
+    """Open the ledger of a configuration; the caller closes it. Errors as `Ledger.open`."""
     budgets = {
         name: Budget(limit.epsilon, limit.delta, limit.adjacency, limit.composition)
         for name, limit in config.populations.items()
@@ -478,7 +478,7 @@ def open_ledger(config: AccountantConfig) -> Ledger:
 def open_accountant(
     config: AccountantConfig, roster: Roster, count_answer: CountAnswer = ignore_answer
 ) -> tuple[Accountant, Ledger]:
-    """Opens the accountant of a configuration, and its ledger, which the caller closes.
+    """Open the accountant of a configuration, and its ledger, which the caller closes.
 
     `count_answer` counts the answers of the public log's witnesses.
 
@@ -514,7 +514,7 @@ def open_accountant(
 def create_service(
     config: AccountantConfig, roster: Roster, accountant: Accountant, metrics: AccountantMetrics
 ) -> Service:
-    """Makes the gRPC server, not yet listening."""
+    """Create the gRPC server, which does not listen yet."""
     servicer = AccountantServicer(accountant, metrics)
     return Service(
         config,

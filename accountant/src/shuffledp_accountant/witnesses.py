@@ -1,4 +1,4 @@
-"""Requests to the witnesses of the public log for their cosignatures (C2SP tlog-witness)."""
+"""Requests to the witnesses of the public log for cosignatures (C2SP tlog-witness)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIZE_DIGITS: Final = 19
 
 
 class WitnessAnswer(StrEnum):
-    """How a witness answered the request for one cosignature."""
+    """Outcome of a request to a witness for one cosignature."""
 
     COSIGNED = "cosigned"
     REFUSED = "refused"
@@ -94,7 +94,7 @@ class WitnessClient:
 
     @contextmanager
     def _connection(self) -> Iterator[http.client.HTTPConnection]:
-        """A connection that ends after `seconds`, however slowly its bytes arrive."""
+        """Context with a connection that is closed after `seconds`, however slow its bytes are."""
         is_tls = self._address.scheme == "https"
         kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
         connection = kind(self._address.hostname or "", self._address.port, timeout=self._seconds)
@@ -131,7 +131,7 @@ class WitnessClient:
 
 
 def ignore_answer(name: str, answer: WitnessAnswer) -> None:
-    """Count nothing."""
+    """Ignore a witness's answer: the default when no one counts."""
 
 
 def collect_cosignatures(
@@ -140,7 +140,7 @@ def collect_cosignatures(
     tree: MerkleTree,
     count_answer: CountAnswer = ignore_answer,
 ) -> dict[str, str]:
-    """Cosignature lines by witness; a witness that does not sign is left out, and logged.
+    """Cosignature lines by witness; a witness that does not sign is omitted and logged.
 
     `count_answer` is called once for each witness.
     """

@@ -1,1 +1,1 @@
-"""The privacy ledger: charges of each population, each exactly once, whatever crashes."""
+"""The privacy ledger: each population's charges, exactly once each, despite crashes."""

@@ -1,4 +1,4 @@
-"""Budgets and charges, and the rules for them as pure functions.
+"""Budgets, charges and their rules, as pure functions.
 
     (none) --reserve--> reserved --settle---> settled
                         reserved --release--> released
@@ -96,7 +96,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Actual cost of a round, for `accepted` reports."""
+    """Actual cost of a round, given its number `accepted` of reports."""
 
     accepted: int
     cost: Cost
@@ -105,7 +105,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A charge's place in its population's account, and the basis of the amount spent."""
+    """A charge's position in its population's account, and the basis of the amount spent."""
 
     position: LedgerPosition
     basis: tuple[str, ...]
@@ -113,7 +113,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class AccountStanding:
-    """Contents of a population's account: each cost that counts, how often, and the last entry.
+    """State of a population's account: how often each cost is charged, and the last entry.
 
     `reconciled` is the entry up to which all charges were made again after a restore from a backup;
     0: never restored.
@@ -126,7 +126,7 @@ class AccountStanding:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Statement of a population's account: ε spent and left, and the number of charges by state.
+    """Statement of a population's account: ε spent and left, and number of charges by state.
 
     ε is in nats, at the budget's δ.
 
@@ -143,7 +143,7 @@ class Statement:
 
 
 def total(budget: Budget, times: Mapping[Cost, int]) -> Bounds:
-    """ε spent by all rounds under the budget's composition.
+    """ε spent by all rounds, under the composition rule of the budget.
 
     More than the budget's ε if they do not fit.
     """
@@ -155,7 +155,7 @@ def total(budget: Budget, times: Mapping[Cost, int]) -> Bounds:
 def state_account(
     budget: Budget, counted: Mapping[Cost, int], charges: Mapping[ChargeState, int]
 ) -> Statement:
-    """Makes the statement over all charges of one population."""
+    """Make the statement over all charges of one population."""
     used = total(budget, counted)
     return Statement(
         budget,
@@ -167,7 +167,7 @@ def state_account(
 
 
 def _if_fixed(budget: Budget, times: Mapping[Cost, int], used: Bounds) -> float:
-    """ε if all parameters were fixed in advance.
+    """ε of all rounds if their parameters had been fixed in advance.
 
     Never above the adaptive ε, which holds for such parameters, too.
     """
@@ -192,7 +192,7 @@ def account_for_reservation(
 
 
 def settled_cost(charge: Charge, real: Settlement) -> tuple[Cost, float]:
-    """Charge of a settled round, and its ε; never less than what was reserved.
+    """Cost that a settled round is charged, and its ε; never less than was reserved.
 
     Reports beyond the minimum may be forged, so they do not lower the charge. A round with at least
     the reserved number of honest users is covered by the reservation's curve at every ε, because
@@ -279,7 +279,7 @@ def _refuse(
 
 
 def stored_plan_certificate(charge: Charge, plan: str) -> bytes:
-    """The answer to a repeated reservation.
+    """The stored certificate, as the answer to a repeated reservation.
 
     Raises:
         RoundStateError: the round was reserved for another plan, or was released.
@@ -298,7 +298,7 @@ def stored_plan_certificate(charge: Charge, plan: str) -> bytes:
 
 
 def stored_final_certificate(charge: Charge, accepted: int) -> bytes | None:
-    """The answer to a repeated settlement; None where the charge is still to be settled.
+    """The stored certificate, as the answer to a repeated settlement; None if not settled.
 
     Raises:
         RoundStateError: the round was settled for another count, or was released.
@@ -331,7 +331,7 @@ def has_result(charge: Charge, digest: str) -> bool:
 
 
 def check_release(charge: Charge) -> bool:
-    """True if a release is still to be done.
+    """True if the charge is still to be released; raises if it may not be.
 
     Raises:
         RoundStateError: the round was settled.

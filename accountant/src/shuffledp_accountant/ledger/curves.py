@@ -1,4 +1,4 @@
-"""Privacy curves kept in the ledger's database, so that a restart need not compute them."""
+"""Privacy curves stored in the ledger's database, so that a restart need not recompute them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shuffledp_privacy.tabulated import MOST_KEPT, TABLES, fingerprint
 
 
 class StoredCurves:
-    """The curves of this process, `tabulated.TABLES`, in a ledger's database."""
+    """Storage of this process's curves, `tabulated.TABLES`, in a ledger's database."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
@@ -20,7 +20,7 @@ class StoredCurves:
         self._keys: set[str] = set()
 
     def load(self) -> None:
-        """Load the curves that this version of the software has stored.
+        """Load the curves that this version of the software stored.
 
         Curves of other versions are deleted.
         """

@@ -52,7 +52,7 @@ _ADVISORY_LOCK: Final = 0x73687564  # any constant; held while the schema is upg
 
 
 def open_database(url: str) -> Engine:
-    """Opens a ledger's database, created or upgraded to this version's schema as needed.
+    """Open a ledger's database, which is created or upgraded to this version's schema.
 
     Raises:
         ConfigError: the URL is not one, or its driver is not installed.
@@ -73,7 +73,7 @@ def open_database(url: str) -> Engine:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Turns the errors of the database and its driver in this block into `LedgerError`.
+    """Context that turns errors of the database and its driver into `LedgerError`.
 
     `LedgerAwayError` if the server is unreachable, starting, stopping or out of disk space: callers
     retry.
@@ -98,7 +98,7 @@ def failures() -> Iterator[None]:
 
 
 def _is_full(error: SQLAlchemyError | sqlite3.Error) -> bool:
-    """True if SQLite found no room on the disk, for the database or for the index of its log."""
+    """True if SQLite found no disk space, for the database or for the index of its log."""
     cause = getattr(error, "orig", error)
     return getattr(cause, "sqlite_errorcode", 0) in {
         sqlite3.SQLITE_FULL,
@@ -107,7 +107,7 @@ def _is_full(error: SQLAlchemyError | sqlite3.Error) -> bool:
 
 
 def _is_away(error: SQLAlchemyError | sqlite3.Error) -> bool:
-    """True if the database cannot answer now.
+    """True if the database is unreachable at present.
 
     An error without an SQLSTATE is the driver's own: it found no server.
     """
@@ -171,7 +171,7 @@ def _engine(address: URL) -> Engine:
 
 
 def _create_private(path: Path) -> None:
-    """Creates an empty file that only we can read; SQLite gives its companions the same mode."""
+    """Create an empty file that only this user can read; SQLite's other files get the same mode."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Before SQLite makes it with the process's umask. No O_TRUNC and no O_EXCL: an existing
@@ -201,7 +201,7 @@ def _begin_immediate(connection: Connection) -> None:
 
 
 def _check_integrity(connection: Connection) -> None:
-    """Let SQLite check all its pages, so that damage is found at the start, not during a round."""
+    """Let SQLite check all its pages, to find damage at the start and not during a round."""
     if connection.dialect.name == "sqlite":
         verdict = connection.execute(text("PRAGMA integrity_check")).scalars().all()
         if verdict != ["ok"]:
@@ -209,7 +209,7 @@ def _check_integrity(connection: Connection) -> None:
 
 
 def _upgrade(connection: Connection) -> None:
-    """Upgrades the schema to this version.
+    """Upgrade the schema to this version's.
 
     Runs in the caller's transaction: all of it happens, or nothing.
     """

@@ -1,4 +1,4 @@
-"""Transactions of the privacy ledger: reserve, settle and release.
+"""Transactions of the privacy ledger, such as reserve, settle and release.
 
 Each happens exactly once under concurrency and crashes.
 
@@ -59,7 +59,7 @@ MOST_ENTRIES: Final = 1000
 
 
 class Ledger:
-    """Accounts of all populations with a budget. Safe to use from several threads and processes."""
+    """Accounts of all populations with a budget. Safe to use from threads and processes."""
 
     def __init__(self, engine: Engine, budgets: Mapping[str, Budget], clock: Clock) -> None:
         self._engine = engine
@@ -70,7 +70,7 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str, budgets: Mapping[str, Budget], clock: Clock) -> Self:
-        """Opens the ledger at a database URL, created or upgraded as needed.
+        """Open the ledger at a database URL, creating or upgrading it as needed.
 
         Args:
             url: sqlite:///FILE or postgresql://...
@@ -139,7 +139,7 @@ class Ledger:
     def settle(
         self, round_id: str, real: Settlement, certify: Certify, *, is_restored: bool = False
     ) -> bytes:
-        """Settles a reservation for the reports that arrived.
+        """Settle a reservation for the reports that arrived; return the final certificate.
 
         Returns the final certificate, repeatedly the same.
 
@@ -185,7 +185,7 @@ class Ledger:
                 return certificate
 
     def release(self, round_id: str, discards: Sequence[bytes] = ()) -> None:
-        """Releases a reservation; no effect if repeated.
+        """Release a reservation; repeating it has no effect.
 
         The caller has checked that nothing was forwarded, which `discards` show to others.
 
@@ -204,7 +204,7 @@ class Ledger:
                 return
 
     def add_result(self, round_id: str, digest: str) -> None:
-        """Adds the result of a settled round to the public log; no effect if repeated.
+        """Add the result of a settled round to the public log; repeating it has no effect.
 
         Raises:
             RoundStateError: the round is not settled, or the log has another result of it.
@@ -222,7 +222,7 @@ class Ledger:
                 return
 
     def positions(self, population: str) -> dict[int, int]:
-        """Time of the reservation (milliseconds since 1970) of every entry of the population."""
+        """For every entry of the population, the time of its reservation (ms since 1970)."""
         self._budget(population)
         mine = select(charges.c.entry, charges.c.reserved_at).where(
             charges.c.population == population
@@ -231,7 +231,7 @@ class Ledger:
             return {int(row.entry): int(row.reserved_at) for row in db.execute(mine)}
 
     def readmit(self, population: str, lost: Sequence[Charge], reconciled: int) -> None:
-        """Charge rounds again that a restored ledger lacks, even beyond the budget.
+        """Charge rounds again that a restored ledger has lost, even beyond the budget.
 
         Either all of them are charged or none.
 
@@ -270,14 +270,14 @@ class Ledger:
                 return
 
     def charge(self, round_id: str) -> Charge:
-        """A round's charge; `UnknownRoundError` when it was never reserved here."""
+        """A round's charge; `UnknownRoundError` if it was never reserved in this ledger."""
         charge = self.find(round_id)
         if charge is None:
             raise UnknownRoundError(f"round {round_id!r} was never certified by this accountant")
         return charge
 
     def statement(self, population: str) -> Statement:
-        """The population's budget, spent and left.
+        """The statement of a population: budget, spent and left.
 
         Raises `UsageError` for an unknown population, `LedgerError`.
         """
@@ -335,7 +335,7 @@ class Ledger:
         return self._budgets[population]
 
     def _snapshot(self, population: str) -> tuple[int, AccountStanding]:
-        """The population's revision and the charges of its account, read in one transaction.
+        """The population's revision and the state of its account, read in one transaction.
 
         The rounds are counted by the database: as many rows as there are different costs, however
         many rounds.
@@ -364,7 +364,7 @@ class Ledger:
         return int(row.revision), AccountStanding(counted, int(last or 0), int(row.reconciled))
 
     def find(self, round_id: str) -> Charge | None:
-        """A round's charge; None when it was never reserved here. Raises `LedgerError`."""
+        """A round's charge; None if it was never reserved in this ledger. Raises `LedgerError`."""
         with failures(), self._engine.begin() as db:
             row = (
                 db.execute(select(charges).where(charges.c.round_id == round_id))
@@ -374,14 +374,14 @@ class Ledger:
         return None if row is None else read_charge(row)
 
     def log_leaves(self, after: int = 0) -> list[bytes]:
-        """Hashes of the entries of the public log, from entry `after` on."""
+        """Hashes of the public log's entries, from entry `after` on."""
         newer = select(log_entries.c.leaf).where(log_entries.c.number >= after)
         with failures(), self._engine.begin() as db:
             leaves = db.execute(newer.order_by(log_entries.c.number)).scalars()
             return [bytes(leaf) for leaf in leaves]
 
     def log_entries(self, begin: int, end: int) -> list[bytes]:
-        """Entries of the public log, from `begin` to `end`, exclusive."""
+        """Entries `begin` to `end` (exclusive) of the public log."""
         number = log_entries.c.number
         page = select(log_entries.c.data).where(number >= begin, number < end).order_by(number)
         with failures(), self._engine.begin() as db:
@@ -395,7 +395,7 @@ class Ledger:
         entry: bytes,
         state: ChargeState = ChargeState.RESERVED,
     ) -> bool:
-        """Commits new values of a charge that is still in this state, and their log entry.
+        """Commit new values of a charge that is still in state `state`, and their log entry.
 
         False where another process changed it meanwhile.
         """
@@ -424,7 +424,7 @@ class Ledger:
         change: Callable[[Connection], object],
         entries: Sequence[bytes],
     ) -> bool:
-        """Commits a change and its log entries if the population is still at `revision`.
+        """Commit a change and log entries if the population is still at revision `revision`.
 
         False, and no change, if it is not.
         """
@@ -461,4 +461,4 @@ class Ledger:
 
 
 class _NothingChangedError(Exception):
-    """Rolls back a transaction whose change met no row."""
+    """Rolls back a transaction whose change matched no row."""

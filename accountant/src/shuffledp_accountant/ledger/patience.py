@@ -1,4 +1,4 @@
-"""PostgreSQL connections that wait for each answer for a bounded time, whatever the server does.
+"""PostgreSQL connections with a time limit for every answer of the server.
 
 A server that is frozen keeps its connections, and its kernel acknowledges what is sent: no time-out
 of TCP or of the server itself ends the waiting. So the client does. The driver is imported when it
@@ -19,7 +19,7 @@ ANSWER_SECONDS: Final = 8.0
 def connect_with_patience(
     _dialect: Any, _record: Any, args: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """Connect for SQLAlchemy's `do_connect`, with every wait limited to `ANSWER_SECONDS`."""
+    """Handler of SQLAlchemy's `do_connect`: every wait is limited to `ANSWER_SECONDS`."""
     return _patient_connection().connect(*args, **options)
 
 

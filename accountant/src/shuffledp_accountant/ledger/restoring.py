@@ -1,4 +1,4 @@
-"""Charges missing rounds again in a ledger restored from a backup, from signed certificates.
+"""Recharges rounds that a ledger restored from a backup has lost, from signed certificates.
 
 Each certificate states its round's place in the population's account, so that a gap is visible.
 What was released meanwhile, or never settled, counts as reserved: more is charged than was spent,
@@ -50,7 +50,7 @@ CLOCK_MILLISECONDS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class RestoredLedger:
-    """Outcome for one population.
+    """Outcome of the restoration for one population.
 
     Attributes:
         population: its name.
@@ -67,7 +67,7 @@ class RestoredLedger:
 
 @dataclass(frozen=True, slots=True)
 class RoundCertificates:
-    """A round's genuine plan certificate, and its final one if there is one, as they travel."""
+    """A round's genuine plan certificate, and its final one if found, as signed documents."""
 
     plan: Certificate
     plan_bytes: bytes
@@ -131,7 +131,7 @@ def _files(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _certificates_in(data: bytes) -> Iterator[Signed]:
-    """Certificates of an announcement or a signed document, none of them verified."""
+    """All unverified certificates in an announcement or a signed document."""
     try:
         signed = from_json(data, Announcement).manifest
     except MalformedDocumentError:
@@ -152,7 +152,7 @@ def _parse(signed: Signed, model: type[DocumentT]) -> DocumentT:
 
 
 def restore(ledger: Ledger, evidence: dict[str, RoundCertificates]) -> list[RestoredLedger]:
-    """Charge every round of `evidence` that the ledger lacks, and reconcile complete accounts.
+    """Charge every round of `evidence` that the ledger lacks; reconcile complete accounts.
 
     A round that the ledger holds as reserved is settled by its final certificate.
 
@@ -219,7 +219,7 @@ def _charge(evidence: RoundCertificates) -> Charge:
 
 
 def _settle(ledger: Ledger, evidence: RoundCertificates) -> None:
-    """Settle a round that the backup holds as reserved, if its final certificate was found."""
+    """Settle a round that is only reserved in the backup, if its final certificate was found."""
     final, data = evidence.final, evidence.final_bytes
     if final is None or data is None:
         return
@@ -229,13 +229,13 @@ def _settle(ledger: Ledger, evidence: RoundCertificates) -> None:
 
 
 def planned_cost(plan: Certificate) -> Cost:
-    """Cost of the round of a plan's certificate, as reserved."""
+    """Cost that a plan certificate reserved for its round."""
     setting = Setting(plan.users, plan.honest, plan.adjacency, plan.max_distance)
     return Cost(plan.mechanism, setting, plan.delta)
 
 
 def charged_cost_of(plan: Certificate, final: Certificate) -> Cost:
-    """Cost that a settled round was charged: `charges.settled_cost`, from its certificates.
+    """Cost that a settled round was charged: `charges.settled_cost` from its certificates.
 
     Not the cost for the final certificate's honest reports: for dropped messages the certificate is
     stricter than the charge (docs/accounting.md, C17).
@@ -250,7 +250,7 @@ def charged_cost_of(plan: Certificate, final: Certificate) -> Cost:
 
 
 def plan_of(certificate: Certificate) -> RoundPlan:
-    """A plan that asks for what was certified, so that the round can be settled or released."""
+    """A plan that requests what was certified, so that the round can be settled or released."""
     mechanism: Mechanism = certificate.mechanism
     return RoundPlan(
         population=certificate.population,
@@ -271,7 +271,7 @@ def plan_of(certificate: Certificate) -> RoundPlan:
 
 
 def describe_ranges(entries: tuple[int, ...]) -> str:
-    """Consecutive numbers written together: "3-5, 8"."""
+    """Format numbers with consecutive ones joined: "3-5, 8"."""
     breaks = [i + 1 for i, (low, high) in enumerate(pairwise(entries)) if high != low + 1]
     bounds = pairwise([0, *breaks, len(entries)])
     parts = (entries[first:last] for first, last in bounds)

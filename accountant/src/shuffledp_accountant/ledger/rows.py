@@ -1,4 +1,4 @@
-"""Rows of the ledger's tables: charges and log entries, as strict as signed documents."""
+"""Rows of the ledger's tables: charges and log entries, checked as strictly as documents."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LedgerEntry:
 
 
 def append_to_log(db: Connection, entries: Sequence[bytes]) -> None:
-    """Adds entries behind those that the public log has, in the caller's transaction."""
+    """Append entries to the public log in the caller's transaction."""
     last = db.execute(select(func.max(log_entries.c.number))).scalar()
     size = 0 if last is None else int(last) + 1
     rows = [
@@ -69,7 +69,7 @@ def ledger_log_entry(
     *documents: bytes,
     position: int | msgspec.UnsetType = msgspec.UNSET,
 ) -> bytes:
-    """The log entry of a change; `LedgerError` for one that is longer than a log can hold."""
+    """The log entry of a change; `LedgerError` if it is too long for a log."""
     texts = tuple(document.decode() for document in documents)
     try:
         return LedgerLogEntry(
@@ -84,7 +84,7 @@ def ledger_log_entry(
 
 
 def restored_log_entry(charge: Charge) -> bytes:
-    """The log entry of a charge that is made, or settled, again after a restore from a backup."""
+    """The log entry of a charge that is made or settled again after a restore."""
     final = () if charge.final_certificate is None else (charge.final_certificate,)
     return ledger_log_entry(
         LedgerEvent.RESTORED,
@@ -99,7 +99,7 @@ def restored_log_entry(charge: Charge) -> bytes:
 def row_of_reservation(
     reservation: Reservation, entry: int, certificate: bytes, now: int
 ) -> dict[str, object]:
-    """The row of a charge that is reserved now."""
+    """The row of a new reservation."""
     return {
         "round_id": reservation.round_id,
         "population": reservation.population,
@@ -114,7 +114,7 @@ def row_of_reservation(
 
 
 def row_of_charge(charge: Charge) -> dict[str, object]:
-    """The row of a charge that was made before."""
+    """The row of an existing charge."""
     return {
         "round_id": charge.round_id,
         "population": charge.population,
@@ -131,7 +131,7 @@ def row_of_charge(charge: Charge) -> dict[str, object]:
 
 
 def cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
-    """The columns of a charge's cost and of its ε, null where there is no bound."""
+    """The columns of a charge's cost and ε; null for an infinite ε."""
     if cost.setting.max_distance is None:
         raise ValueError(
             "a charge must state the largest distance that it covers; `certificates` fills it in"
@@ -149,7 +149,7 @@ def cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
 
 
 class _CostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Check the columns of a cost as strictly as a signed document: SQLite accepts any type."""
+    """The columns of a cost, checked as strictly as a signed document: SQLite accepts any type."""
 
     mechanism: str
     users: int

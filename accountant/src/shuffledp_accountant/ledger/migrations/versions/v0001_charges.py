@@ -1,4 +1,4 @@
-"""Populations and their charges."""
+"""Creates the tables of populations and charges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Creates both tables."""
+    """Create both tables."""
     op.create_table(
         "populations",
         sa.Column("name", sa.String(255), primary_key=True),
@@ -49,5 +49,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refused: forgetting charges would forget what was spent."""
+    """Refuse, because without the charges it would be unknown what was spent."""
     raise NotImplementedError("a ledger is never downgraded: it would forget what was spent")

@@ -1,4 +1,4 @@
-"""Curves that are kept over a restart, and an index from which an account is added up.
+"""Adds stored curves, and an index over charges from which an account is computed.
 
 Existing charges are not changed.
 """
@@ -15,7 +15,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Creates the table and the index."""
+    """Create the table and the index."""
     op.create_table(
         "curves",
         sa.Column("key", sa.Text, primary_key=True),
@@ -40,7 +40,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refused, as for the charges: an older version would not know what it reads."""
+    """Refuse, because an older version would misread the database."""
     raise NotImplementedError(
         "a ledger is never downgraded; restore the backup that was made before the upgrade"
     )

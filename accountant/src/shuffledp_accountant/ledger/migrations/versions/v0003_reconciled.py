@@ -1,4 +1,4 @@
-"""The entry up to which a population's account was reconciled after a restore from a backup."""
+"""Adds the entry up to which a population's account was reconciled after a restore."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the column; no ledger so far was reconciled."""
+    """Add the column; no existing ledger was reconciled."""
     op.add_column(
         "populations", sa.Column("reconciled", sa.BigInteger, nullable=False, server_default="0")
     )
 
 
 def downgrade() -> None:
-    """Refused, as for the charges: an older version would not know what it reads."""
+    """Refuse, because an older version would misread the database."""
     raise NotImplementedError(
         "a ledger is never downgraded; restore the backup that was made before the upgrade"
     )

@@ -1,4 +1,4 @@
-"""The ledger's public log. A ledger from before gets an entry for each change that it shows."""
+"""Adds the public log; an existing ledger gets an entry for each change that it shows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _charges = sa.table(
 
 
 def upgrade() -> None:
-    """Makes the table and fills it in the order in which things happened."""
+    """Create the table, and fill it with the ledger's changes in the order of time."""
     log = op.create_table(
         "log_entries",
         sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
@@ -43,7 +43,7 @@ def upgrade() -> None:
 
 
 def _changes_of(row: sa.RowMapping) -> list[tuple[int, int, bytes]]:
-    """Time, order and log entry of every change of a charge."""
+    """Time, order and log entry of every change that a charge shows."""
 
     def entry(event: LedgerEvent, document: bytes | None) -> bytes:
         documents = () if document is None else (bytes(document).decode(),)
@@ -66,7 +66,7 @@ def _changes_of(row: sa.RowMapping) -> list[tuple[int, int, bytes]]:
 
 
 def downgrade() -> None:
-    """Refused, as for the charges: an older version would leave changes out of the log."""
+    """Refuse, because an older version would leave changes out of the log."""
     raise NotImplementedError(
         "a ledger is never downgraded; restore the backup that was made before the upgrade"
     )

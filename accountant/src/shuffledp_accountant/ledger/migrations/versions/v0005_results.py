@@ -1,4 +1,4 @@
-"""The digest of a round's result, once the public log has it."""
+"""Adds the digest of a round's result, set once the result is in the public log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the column; no result so far is in a log."""
+    """Add the column; no existing result is in a log."""
     op.add_column("charges", sa.Column("result_digest", sa.String(64), nullable=True))
 
 
 def downgrade() -> None:
-    """Refused, as for the charges: an older version would not know what it reads."""
+    """Refuse, because an older version would misread the database."""
     raise NotImplementedError(
         "a ledger is never downgraded; restore the backup that was made before the upgrade"
     )
