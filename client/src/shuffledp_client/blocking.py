@@ -16,7 +16,7 @@ FoundT = TypeVar("FoundT")
 
 
 class BlockingDevice:
-    """A `Device` in an event loop of its own. Use as a context manager.
+    """A `Device` in its own event loop. Use as a context manager.
 
     Not from inside a running event loop.
 
@@ -53,7 +53,7 @@ class BlockingDevice:
         self.close()
 
     def close(self) -> None:
-        """Ends connections and event loop. Safe to call twice."""
+        """End connections and event loop. Safe to call twice."""
         if not self._closed:
             self._closed = True
             with self._runner as runner:
@@ -80,7 +80,7 @@ class BlockingDevice:
         return self._wait(lambda: self._device.evidence(round_id))
 
     def _wait(self, call: Callable[[], Coroutine[Any, Any, FoundT]]) -> FoundT:
-        """Run the coroutine that `call` makes, after checking that it may run here."""
+        """Run the coroutine that `call` makes, after checking that blocking is allowed here."""
         if self._closed:
             raise ValueError("this device is closed; load it again")
         try:

@@ -1,4 +1,4 @@
-"""Blocks of submissions that travel in one message of a long stream, for simulated users.
+"""Blocks of submissions that one message of a long stream carries, for simulated users.
 
 A block is made where the submissions are sealed, so that what is passed between processes is the
 message itself, and its receipts are checked together. Each submission is checked, stored and
@@ -30,7 +30,7 @@ def submission_header(
 
 @dataclass(frozen=True)
 class Block:
-    """Some users' submissions to one round, in the order of their messages on the wire.
+    """Several users' submissions to one round, in the order in which they are sent.
 
     Attributes:
         request: a serialised `SubmitManyRequest`.
@@ -46,13 +46,13 @@ class Block:
         return len(self.expected)
 
     def parse(self) -> list[node_pb2.SubmitWholeRequest]:
-        """The submissions, as they are sent."""
+        """Parse the submissions of the block as sent."""
         return list(node_pb2.SubmitManyRequest.FromString(self.request).submissions)
 
     def check_receipts(
         self, entry: Party, answers: Sequence[Signed | ShuffleDPError]
     ) -> list[ShuffleDPError | None]:
-        """The refusal of each submission, or what is wrong with its receipt; None for a good one.
+        """For each submission its refusal, or the fault of its receipt; None for a good receipt.
 
         See `submission.check_receipt`.
         """
@@ -68,7 +68,7 @@ class Block:
 def make_blocks(
     prepared: Sequence[tuple[PreparedSubmission, bytes]],
 ) -> tuple[list[Block], list[PreparedSubmission]]:
-    """Blocks of the submissions that fit into a message, in order; and the others.
+    """Blocks of the submissions that fit into a message, in order; and the remaining ones.
 
     `prepared` are submissions with their messages.
     """

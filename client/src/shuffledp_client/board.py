@@ -42,7 +42,7 @@ _WORD: Final = 8
 
 @dataclass(frozen=True)
 class CheckedResult:
-    """A completed round's result, and the final certificate for the reports that were mixed.
+    """A completed round's verified result, and its final certificate.
 
     `found` is the number of the user's messages that were found on the board; None: not looked up.
     """

@@ -59,11 +59,11 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return f"<Bundle of {self.name}>"
 
     def to_bytes(self) -> bytes:
-        """The bundle as the bytes of its file. It is a secret."""
+        """The contents of the bundle's file, which are secret."""
         return to_json(self)
 
     def expiring_files(self) -> dict[str, bytes]:
-        """The files that expire, and that a later bundle replaces."""
+        """The files that expire, which a later bundle replaces."""
         return {
             "roster.json": self.roster.to_bytes(),
             "keys/tls.pem": self.tls.encode(),
@@ -87,7 +87,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 def check_settings(settings: str) -> None:
-    """Raises `ConfigError` unless these settings, TOML, make a device's configuration."""
+    """Raise `ConfigError` unless these settings (TOML) are a valid device configuration."""
     head = 'keys = "keys"\nroster = "roster.json"\nroot_key = "00"\nstate = "state"\n'
     parse_config(f"{head}{settings}".encode(), ClientConfig, "the settings of a device", Path())
 
@@ -104,7 +104,7 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def folders_of(bundle: Bundle, *parents: Path) -> list[Path]:
-    """Find the folders in these places that hold the identity of this bundle, whatever their names.
+    """Find the folders below `parents` that hold this bundle's identity, whatever their names.
 
     A device is recognised by its identity key, which no renewal changes. Unreadable folders are
     skipped.
@@ -125,7 +125,7 @@ def folders_of(bundle: Bundle, *parents: Path) -> list[Path]:
 
 
 def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
-    """Makes the device's folder, which must be empty or absent.
+    """Create the device's folder, which must be empty or absent.
 
     Returns its configuration and roster.
 
@@ -178,7 +178,7 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
 
 
 def check_only(bundle: Bundle, folder: Path, *places: Path) -> None:
-    """Raise `ConfigError` if another folder in these places belongs to the same device.
+    """Raise `ConfigError` if another folder in `places` belongs to the same device.
 
     The message says what to do.
     """
@@ -192,7 +192,7 @@ def check_only(bundle: Bundle, folder: Path, *places: Path) -> None:
 
 
 def renew(bundle: Bundle, folder: Path) -> Roster:
-    """Puts roster and TLS pair of a later bundle of the same device into its folder.
+    """Update roster and TLS pair in a device's folder from a later bundle of the same device.
 
     Returns the new roster.
 

@@ -20,7 +20,7 @@ SLACK: Final = 2e-6
 
 
 def check_claims(certificate: Certificate) -> None:
-    """Refuses a certificate that claims more privacy than its mechanism gives.
+    """Refuse a certificate that claims more privacy than its mechanism provides.
 
     Docs/protocol.md, "Submit", step 7.
 

@@ -272,12 +272,12 @@ def _device(config: Path) -> DeviceSteps:
 
 
 def _read_answer(text: str | None) -> str | None:
-    """The answer on the command line or standard input; None: ask the user after the checks."""
+    """The answer on the command line or standard input; None to ask the user later."""
     return sys.stdin.readline().strip() if text == "-" else text
 
 
 def read_record(file: Path, value: str | None = None) -> dict[str, FieldValue]:
-    """The record in a JSON file.
+    """Read the record in a JSON file.
 
     Raises:
         UsageError: it is no object of texts, numbers, true, false and null, or a value is given,
@@ -335,7 +335,7 @@ def _report(verified: CheckedResult) -> None:
 
 
 def main() -> None:
-    """Entry point: one line for what went wrong, and its exit code.
+    """Entry point: one line that describes the error, and its exit code.
 
     A signal unwinds: no half of a folder is left.
     """

@@ -88,7 +88,7 @@ class ClientConfig(Section, frozen=True, kw_only=True):
             raise ValueError(f"tile_crowd must be at least 1, not {self.tile_crowd}")
 
     def require_addresses(self, roster: Roster) -> Roster:
-        """The roster with the addresses of this configuration.
+        """The roster with the addresses in this configuration.
 
         Raises `ConfigError` for an unusable one.
         """
@@ -96,7 +96,7 @@ class ClientConfig(Section, frozen=True, kw_only=True):
 
 
 def at_addresses(roster: Roster, addresses: Mapping[str, str]) -> Roster:
-    """The roster with other addresses, host:port by party.
+    """The roster with some addresses replaced, host:port by party.
 
     Raises `ConfigError` for an unusable one.
     """
@@ -115,7 +115,7 @@ def at_addresses(roster: Roster, addresses: Mapping[str, str]) -> Roster:
 
 
 def load_member(keys: Path, roster: Roster) -> tuple[Member, str]:
-    """The user of a key folder, and the population of its credential.
+    """Load the user of a key folder, and the name of the credential's population.
 
     Raises:
         ConfigError: a file is missing or unusable, the credential is of another deployment, or of

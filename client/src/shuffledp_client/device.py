@@ -62,7 +62,7 @@ class SubmissionOutcome:
 
 
 class DeviceSteps:
-    """A configured client. Methods raise the typed errors of the steps they run.
+    """The steps of a configured device. Methods raise the typed errors of their steps.
 
     `link` is how it reaches analyst and entry node; None: as the configuration says.
     """
@@ -91,7 +91,7 @@ class DeviceSteps:
         self._store.expire(clock(), 86_400 * config.evidence_days)
 
     def verified(self, data: bytes, round_id: str | None = None) -> CheckedRound:
-        """Verifies an announcement for this device, as of now; see `verification.verify_round`.
+        """Verify an announcement for this device at the present time; see `verify_round`.
 
         The device remembers the public log that comes with it.
         """
@@ -112,7 +112,7 @@ class DeviceSteps:
         return verified
 
     async def find_round(self, round_id: str | None = None) -> CheckedRound:
-        """The verified announcement of this round, or of one that is open now.
+        """Find and verify this round, or one that is open now.
 
         See `transport.find_round`.
         """
@@ -137,7 +137,7 @@ class DeviceSteps:
         *,
         verified: CheckedRound | None = None,
     ) -> SubmissionOutcome:
-        """Submits the value to a round, at most once in the device's life.
+        """Submit the value to a round, at most once in the device's lifetime.
 
         If a submission to the round is kept from before, that one is sent again, whatever the value
         is now. `verified`: the round where the caller has verified it a moment ago. A value that is
@@ -188,11 +188,11 @@ class DeviceSteps:
 
     @property
     def roster(self) -> Roster:
-        """The deployment's roster, with the addresses of the configuration."""
+        """The deployment's roster, with the configuration's addresses."""
         return self._roster
 
     def only_round(self) -> str:
-        """The only round that awaits a result or, if there is none, the only kept submission.
+        """The only round that awaits a result; if there is none, of the only kept submission.
 
         Raises:
             RoundStateError: there is none, or more than one.
@@ -217,7 +217,7 @@ class DeviceSteps:
         return rounds[0]
 
     async def verify(self, round_id: str, *, wait: bool = False) -> CheckedResult:
-        """Checks result, certificates, answer and board of a submission's round.
+        """Check result, certificates, answer and board of a submission's round.
 
         Then erases the kept submission.
 
@@ -270,7 +270,7 @@ class DeviceSteps:
             ) from error
 
     def _check_result_logged(self, end: RoundEnd, round_id: str) -> None:
-        """Checks that a result is in the public log, if the user's policy requires the log."""
+        """Check that a result is in the public log, if the user's policy requires it."""
         if not self._needs_log:
             return
         if end.log is None:
@@ -302,7 +302,7 @@ class DeviceSteps:
         discards: tuple[Signed, ...],
         error: RoundFailed,
     ) -> RoundFailed:
-        """Keeps or erases a round that the analyst says has failed; returns the error to raise."""
+        """Keep or erase a round that failed according to the analyst; return the error to raise."""
         round_id = stored.submission.round_id
         missing = still_open(stored.announcement, self._roster, discards)
         # docs/protocol.md, "Evidence", 2 and 3: nothing left any node, the honest one included, or

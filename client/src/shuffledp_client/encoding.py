@@ -48,12 +48,12 @@ def encode(geometry: Geometry, spec: Mechanism, answer: int, source: RandomBytes
 
 
 def pack(geometry: Geometry, answers: Sequence[int]) -> bytes:
-    """Concatenated symbols, encoded as in the messages."""
+    """Concatenate the symbols of answers, encoded as in messages."""
     return b"".join(symbol.to_bytes(geometry.symbol_bytes, "big") for symbol in answers)
 
 
 def add_tags(geometry: Geometry, packed: bytes, source: RandomBytes) -> list[bytes]:
-    """Plain messages: each of the packed symbols with a tag from `source`."""
+    """Make plain messages: each packed symbol followed by a tag from `source`."""
     width = geometry.symbol_bytes
     count = len(packed) // width
     # Random, so that on the board no one but the sender can tell whose they are.

@@ -45,7 +45,7 @@ from shuffledp_core.vocabulary import Mix, Role
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One user's submission, decrypted: signed documents and the secret `symbols` and `seed`."""
+    """A submission in the clear: signed documents, and the secret `symbols` and `seed`."""
 
     announcement: Announcement
     credential: Signed
@@ -62,7 +62,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 @dataclass(frozen=True)
 class ShownEvidence:
-    """Evidence as shown to others: number of missing messages, and the parties to blame.
+    """What evidence proves: number of missing messages, and the parties to blame.
 
     One of these parties removed them.
     """
@@ -76,7 +76,7 @@ class ShownEvidence:
 def gather(
     submission: PreparedSubmission, announcement: Announcement, receipt: Signed, result: Signed
 ) -> Evidence:
-    """Collects a submission's evidence in one bundle.
+    """Collect the evidence of a submission in one bundle.
 
     Raises:
         EvidenceError: the suite draws its own ephemeral keys, so that no one could check what the
@@ -147,7 +147,7 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> ShownEvi
 def still_open(
     announcement: Announcement, roster: Roster, discards: tuple[Signed, ...]
 ) -> tuple[str, ...]:
-    """Nodes of a kept round without a signed discard, the promise that nothing was or is forwarded.
+    """Nodes of a round that have not signed a discard, and so may still forward its messages.
 
     While there is one, a board of the round may exist or appear, so the analyst's statement that
     the round failed settles nothing. Discards that are not genuine are ignored.

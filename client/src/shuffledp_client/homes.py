@@ -1,4 +1,4 @@
-"""Finds a device's folder: given directly, by its configuration, or by its bundle."""
+"""Finds a device's folder, from the folder itself, its configuration, or its bundle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MOST_NOTE: Final = 2**16
 
 
 def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
-    """The configuration of the device at `place`: its folder, its client.toml, or its bundle.
+    """The configuration of the device at `place`: a folder, a client.toml, or a bundle.
 
     A bundle is installed the first time. Later, a newer bundle of the same device brings roster and
     TLS pair; identity, policy and state stay as they are. It may have another file name: the
@@ -85,7 +85,7 @@ def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
 def _existing_home(
     bundle: Bundle, place: Path, folder: Path | None, noted: Path | None
 ) -> Path | None:
-    """The folder that the device has already; None if it never had one.
+    """The folder that the device already has; None if it never had one.
 
     Raises `ConfigError` for one that is gone.
     """
@@ -106,7 +106,7 @@ def _existing_home(
 
 
 def _note_of(bundle: Bundle, folder: Path) -> Path:
-    """The file that records this device's folder, named independently of renewals and content."""
+    """The file that records this device's folder, under a name that renewals do not change."""
     return folder / f".{hashlib.sha256(bundle.identity.encode()).hexdigest()[:32]}{NOTE}"
 
 
@@ -127,7 +127,7 @@ def _write_note(note: Path, home: Path) -> None:
 
 
 def _differs(bundle: Bundle, config: ClientConfig, home: Path) -> bool:
-    """True if the bundle's contents differ from the folder's.
+    """True if the contents of bundle and folder differ.
 
     Raises `ConfigError` if it is another device's.
     """
@@ -145,7 +145,7 @@ def _differs(bundle: Bundle, config: ClientConfig, home: Path) -> bool:
 
 @contextmanager
 def _alone_with(file: Path) -> Iterator[None]:
-    """One process at a time installs bundles of a folder.
+    """Context in which one process at a time installs bundles of a folder.
 
     The kernel releases the lock with the process.
 

@@ -123,7 +123,7 @@ _RAISED: Final = {kind.__name__: kind for kind in _REFUSALS}
 
 
 def problem_of(error: errors.ShuffleDPError, status: HTTPStatus | None = None) -> Problem:
-    """The problem document of an error; `status` replaces the error's usual HTTP status."""
+    """The problem document of an error; `status` overrides the error's usual HTTP status."""
     kind = type(error)
     return Problem(
         type=f"urn:shuffledp:error:{kind.__name__}",
@@ -135,7 +135,7 @@ def problem_of(error: errors.ShuffleDPError, status: HTTPStatus | None = None) -
 
 
 def raised_by(problem: bytes, status: int, gateway: str) -> errors.ShuffleDPError:
-    """The error that a gateway's answer stands for.
+    """The error that a gateway's problem document represents.
 
     A gateway can only choose among refusals that it could cause anyway. It cannot feign an error of
     the device's own checks, such as missing messages.

@@ -1,4 +1,4 @@
-"""The client's calls over HTTPS, to a gateway that passes them on. docs/reference/gateway.md.
+"""The client's calls over HTTPS to a gateway, which forwards them. docs/reference/gateway.md.
 
 The gateway is untrusted, as any relay: callers verify receipts, announcements and results, every
 answer has a maximum length, and TLS checks the gateway's name under the roster's authority.
@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 class HttpsLink:
-    """A way to a gateway; each block has connections of its own, as with gRPC."""
+    """A link to a gateway; each block has its own connections, as with gRPC."""
 
     def __init__(self, address: str, keys: Path, roster: Roster, backoff: Backoff) -> None:
         self._address = address
@@ -112,7 +112,7 @@ class _Calls:
         self._backoff = backoff
 
     async def get(self, path: str, kind: str, most: int, seconds: float = CALL_SECONDS) -> bytes:
-        """The body at a path; the request is retried while the gateway is unreachable.
+        """The body at a path; retries while the gateway is unreachable.
 
         Raises:
             NodeFault: it is longer than `most` bytes, or not of this kind.
@@ -126,7 +126,7 @@ class _Calls:
         return await with_retries(lambda: self._answer(ask, kind, most, seconds), self._backoff)
 
     async def post(self, path: str, body: bytes, most: int) -> bytes:
-        """The answer to JSON that is sent to a path; the rest as `get`."""
+        """The response to JSON posted to a path; otherwise as `get`."""
 
         def ask() -> AbstractAsyncContextManager[httpx.Response]:
             return self._client.stream(
@@ -176,7 +176,7 @@ class _Calls:
             raise UnreachableError(f"{self._name} cannot be reached ({reason})") from error
 
     async def _body(self, response: httpx.Response, most: int) -> bytes:
-        """The body as it was sent: never decompressed, so that a few bytes cannot become many."""
+        """The body exactly as sent: not decompressed, so that few bytes cannot become many."""
         pieces, size = [], 0
         async for piece in response.aiter_raw():
             size += len(piece)
@@ -204,7 +204,7 @@ class _HttpsReader:
         return (await self.ending(round_id)).result
 
     async def ending(self, round_id: str) -> RoundEnd:
-        """How the round ended."""
+        """The signed result and related documents."""
         data = await self._calls.get(_path(RESULT, round_id), JSON, 2 * MAX_DOCUMENT_BYTES)
         body = from_json(data, ResultBody)
         proof = body.log.encode() if isinstance(body.log, str) else None
@@ -263,7 +263,7 @@ def _path(pattern: str, round_id: str) -> str:
 
 
 def _context(keys: Path, roster: Roster) -> ssl.SSLContext:
-    """TLS that trusts only the roster's authority, with the device's own certificate.
+    """TLS that trusts only the roster's authority, with the device's certificate.
 
     Errors as `tls.channel_to`.
     """

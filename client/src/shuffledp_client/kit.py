@@ -1,4 +1,4 @@
-"""The device kit: all that an app needs to take part. docs/how-to/device-kit.md.
+"""The device kit: everything that an app needs to take part. docs/how-to/device-kit.md.
 
     async with await Device.load("alice.bundle") as device:
         async for question in device.questions():
@@ -86,7 +86,7 @@ class Device:
         folder: str | os.PathLike[str] | None = None,
         backoff: Backoff | None = None,
     ) -> Self:
-        """The device of a bundle, of a device's folder, or of its client.toml; see `homes.home_of`.
+        """Load the device of a bundle, a device's folder, or a client.toml; see `homes.home_of`.
 
         Raises:
             ConfigError: nothing usable is there; `StaleRosterError`: it needs a later bundle.
@@ -115,7 +115,7 @@ class Device:
             self._closed = True
 
     async def question(self, round_id: str | None = None) -> Question:
-        """This round, or one that is open now, if this device may answer it.
+        """The question of this round, or of one that is open now, if this device may answer it.
 
         Raises:
             UnknownRoundError: there is no such round, or none is open.
@@ -133,7 +133,7 @@ class Device:
         poll_seconds: float = POLL_SECONDS,
         refused: Callable[[ClientPolicyRefusal], object] | None = None,
     ) -> AsyncGenerator[Question, None]:
-        """Waits for open rounds that this device may answer and has not.
+        """Yield open rounds that this device may answer and has not answered.
 
         Yields each once, as it comes.
 
@@ -171,7 +171,7 @@ class Device:
                 return
 
     async def answer(self, question: Question | str, value: int) -> Answered:
-        """Answers a question, or the round of this id, at most once in the device's life.
+        """Answer a question, or the round with this id, at most once in the device's lifetime.
 
         The answer is randomised, sealed and on disk before anything is sent. If one is kept from
         before, that one is sent again, whatever the value is now: a value that is randomised twice
@@ -208,7 +208,7 @@ class Device:
     async def check(
         self, round_id: str | None = None, *, wait: bool = False
     ) -> tuple[Checked, ...]:
-        """Checks what became of the answer to this round, or of all that are pending.
+        """Check the outcome of the answer to this round, or to all pending rounds.
 
         `wait`: for results that are not there yet, until the configuration's `wait_seconds` after
         the round's close.
@@ -288,7 +288,7 @@ class Device:
         seen: AnnouncementMemory,
         refused: Callable[[ClientPolicyRefusal], object] | None,
     ) -> Question | None:
-        """The question of an announcement, if it is one to answer now."""
+        """The question in an announcement, if this device may answer it now; else None."""
         if seen.add(data) and not self._lacks_receipt(seen.round_of(data)):
             return None
         try:
@@ -322,7 +322,7 @@ class Device:
         return stored is not None and stored.receipt is None
 
     async def _candidates(self, seconds: float) -> AsyncGenerator[bytes, None]:
-        """Yield the broker's announcements for these seconds; without a broker, wait."""
+        """Yield the broker's announcements for `seconds`; without a broker, only wait."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         if self._config.broker is not None:
@@ -336,7 +336,7 @@ class Device:
 
 
 def _messages_seen(result: CheckedResult) -> str:
-    """How many of a user's messages were found, in words."""
+    """Describe how many of a user's messages were found."""
     final, found = result.final, result.found or 0
     if found == final.mechanism.messages_per_user:
         return "all your messages are on the board, unchanged"

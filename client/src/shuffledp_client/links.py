@@ -1,4 +1,4 @@
-"""Links from a device to analyst and entry node: gRPC to each, or HTTPS to a gateway.
+"""Links from a device to analyst and entry node: by gRPC, or through an HTTPS gateway.
 
 A link only transports: the device verifies everything that comes over it, whichever link it is.
 """
@@ -18,17 +18,17 @@ from shuffledp_core.documents.signed import Signed
 
 
 class Reader(Announcing, Protocol):
-    """Reads what the analyst publishes, without verifying it.
+    """Reads the documents that the analyst publishes, without verifying them.
 
     `transport.AnalystReader` has the details.
     """
 
     async def ending(self, round_id: str) -> RoundEnd:
-        """How the round ended. Raises `UnknownRoundError` until it has."""
+        """The signed result and related documents. `UnknownRoundError` before the end."""
         ...
 
     async def result(self, round_id: str) -> Signed:
-        """Only the signed result."""
+        """The signed result alone."""
         ...
 
     async def board(self, round_id: str, length: int) -> bytes:
@@ -41,7 +41,7 @@ class Reader(Announcing, Protocol):
 
 
 class EntryLink(Protocol):
-    """Where submissions go; `transport.EntryNode` has the details."""
+    """Destination of submissions; `transport.EntryNode` has the details."""
 
     async def submit(self, prepared: PreparedSubmission) -> Signed:
         """Send a submission, with retries, and return the checked receipt."""
@@ -49,7 +49,7 @@ class EntryLink(Protocol):
 
 
 class Link(Protocol):
-    """Connections to both; each is opened for a `with` block."""
+    """Connections to analyst and entry node; each is opened for a `with` block."""
 
     def reader(self) -> AbstractAsyncContextManager[Reader]:
         """Open a connection to read what the analyst publishes."""
@@ -62,7 +62,7 @@ class Link(Protocol):
 
 @dataclass(frozen=True)
 class GrpcLink:
-    """Calls to the parties themselves."""
+    """A link by gRPC calls to analyst and entry node themselves."""
 
     keys: Path
     roster: Roster
@@ -78,7 +78,7 @@ class GrpcLink:
 
 
 def link_to(config: ClientConfig, roster: Roster, backoff: Backoff) -> Link:
-    """The link of a configuration: to its gateway if it names one.
+    """The link that a configuration names: to its gateway, if it has one.
 
     Raises `NotInstalledError` without httpx.
     """

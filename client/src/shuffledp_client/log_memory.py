@@ -1,4 +1,4 @@
-"""The public log as a device saw it last, in its state folder. docs/log.md."""
+"""The state of the public log that a device saw last, in its state folder. docs/log.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFLICT: Final = "log-conflict.tlog-proof"
 
 
 class LogMemory:
-    """Newest checkpoint of the public log that a device has seen, as the proof that it came with.
+    """Newest checkpoint of the public log that a device has seen, with its proof.
 
     Safe to use from several processes.
     """
@@ -36,7 +36,7 @@ class LogMemory:
         self._roster = roster
 
     def load(self) -> CosignedCheckpoint | None:
-        """The proof seen last; None if there is none, or its log has ended according to the roster.
+        """The last proof; None without one, or if its log has ended according to the roster.
 
         Raises:
             ConfigError: the file is damaged, or the accountant has another identity key since.
@@ -65,14 +65,14 @@ class LogMemory:
             ) from error
 
     def remember(self, log: CosignedCheckpoint, proof: str) -> None:
-        """Keep a verified proof, unless a newer one is kept."""
+        """Store a verified proof, unless a newer one is stored."""
         with lock_folder(self._folder):
             before = self.load()
             if before is None or before.checkpoint.size < log.checkpoint.size:
                 self._write(SEEN, proof)
 
     def keep_conflict(self, proof: str) -> Path:
-        """Keep a proof that was refused, as evidence; returns its file."""
+        """Store a proof that was refused, as evidence; return its file."""
         with lock_folder(self._folder):
             self._write(CONFLICT, proof)
         return self._folder / CONFLICT

@@ -31,7 +31,7 @@ _Call: TypeAlias = grpc.aio.StreamStreamCall[
 
 
 class LongStream(EntryNode):
-    """A channel to the entry node, for many devices; its holder submits any number at once.
+    """A channel to the entry node for many devices, with any number of submissions at once.
 
     A broken stream is opened again and unanswered submissions are sent again, which costs nothing.
     A submission that is too long for one message is sent in pieces, as by a device.
@@ -42,7 +42,7 @@ class LongStream(EntryNode):
     async def deliver(
         self, round_id: str, credential: Signed, claim: Signed, envelope: bytes
     ) -> Signed:
-        """Sends a sealed submission once; gives the receipt as it came.
+        """Send a sealed submission once; return the unverified receipt.
 
         Errors as `EntryNode.deliver`.
         """
@@ -108,7 +108,7 @@ class LongStream(EntryNode):
 
 @dataclass(eq=False)
 class _PendingSubmissions:
-    """Submissions that are answered together, with the future that receives their answers."""
+    """Submissions that are answered together, and the future for their answers."""
 
     submissions: Sequence[node_pb2.SubmitWholeRequest]
     settled: asyncio.Future[list[Signed | ShuffleDPError]]
@@ -116,7 +116,7 @@ class _PendingSubmissions:
     length: int = 0
 
     def take(self, answer: node_pb2.SubmissionAnswer) -> bool:
-        """Keep the next answer; return True after the last one."""
+        """Store the next answer; return True after the last one."""
         try:
             self.answers.append(_receipt(answer))
         except ShuffleDPError as error:
@@ -128,14 +128,14 @@ class _PendingSubmissions:
         return True
 
     def fail(self, error: ShuffleDPError) -> None:
-        """Answer with what ended the stream."""
+        """Give all submissions without an answer the error that ended the stream."""
         if not self.settled.done():
             self.settled.set_exception(error)
             self.settled.exception()  # the caller may have gone: then no one awaits it
 
 
 class _Stream:
-    """One stream, whose answers come in the order of its submissions.
+    """A single stream, whose answers arrive in the order of its submissions.
 
     Submissions that wait at the same time are sent in one message.
     """
@@ -152,7 +152,7 @@ class _Stream:
 
     @property
     def is_ended(self) -> bool:
-        """True if it takes no more submissions."""
+        """True if the stream accepts no more submissions."""
         return self._end is not None
 
     async def answers(
@@ -182,7 +182,7 @@ class _Stream:
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _write(self) -> None:
-        """Send until cancelled.
+        """Send queued submissions until cancelled.
 
         A task of its own: a caller that is cancelled then leaves no message half written.
         """

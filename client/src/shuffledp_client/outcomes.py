@@ -24,7 +24,7 @@ others sign not.
 
 @dataclass(frozen=True)
 class Question:
-    """An open round that this device may answer: verified, within its policy.
+    """An open round that this device may answer: verified, and within the user's policy.
 
     The value is from 0 to `largest`.
 
@@ -73,7 +73,7 @@ class Question:
         )
 
     def locate(self, *answers: str) -> int:
-        """The value to answer with, of one answer for each field of the question.
+        """The value to answer with, from one answer for each field of the question.
 
         An answer is a name or a number in the question's unit; without words, the value itself.
 
@@ -83,7 +83,7 @@ class Question:
         return locate_answer(self.verified.certificate, *answers)
 
     def locate_record(self, record: Mapping[str, FieldValue]) -> int:
-        """The value to answer with, of a record with the fields that the question names.
+        """The value to answer with, from a record with the fields of the question.
 
         Raises:
             UsageError: the question has no words, or no symbol for such a record. The message does
@@ -93,7 +93,7 @@ class Question:
 
 
 def locate_answer(certificate: Certificate, *answers: str) -> int:
-    """The round's value that these answers stand for; see `Question.locate`."""
+    """The value in a round that these answers stand for; see `Question.locate`."""
     wording = certificate.question_wording
     if wording is None:
         return parse_whole(*answers)
@@ -104,7 +104,7 @@ def locate_answer(certificate: Certificate, *answers: str) -> int:
 
 
 def locate_record(certificate: Certificate, record: Mapping[str, FieldValue]) -> int:
-    """The value of a certified round that this record means; see `Question.locate_record`."""
+    """The value in a round that a record stands for; see `Question.locate_record`."""
     wording = certificate.question_wording
     if wording is None:
         raise UsageError(
@@ -120,7 +120,7 @@ def locate_record(certificate: Certificate, record: Mapping[str, FieldValue]) ->
 
 
 def parse_whole(*answers: str) -> int:
-    """A whole number in decimal digits. `UsageError` otherwise, which does not repeat it."""
+    """Parse a whole number in decimal digits. The `UsageError` does not repeat it."""
     digits = answers[0].strip() if len(answers) == 1 else ""
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10):
         raise UsageError("the value must be a whole number from 0, with at most 10 digits")
@@ -145,7 +145,7 @@ def describe_question(certificate: Certificate) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Answered:
-    """An acknowledged answer: the entry node's signed receipt is kept.
+    """An acknowledged answer, whose receipt is kept.
 
     `repeated`: an answer was kept from before and is the one that counts; the value given now was
     not used.
@@ -183,7 +183,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Checked:
-    """Outcome of a check of one round.
+    """Outcome of checking one round.
 
     Attributes:
         round_id: of the round.
@@ -205,5 +205,5 @@ class Checked:
 
 
 def _finite(epsilon: float | None) -> float:
-    """Read a certificate's number: None means that there is no finite bound."""
+    """Convert a number of a certificate: None means infinite."""
     return math.inf if epsilon is None else epsilon

@@ -1,4 +1,4 @@
-"""A user's own policy: the most that a round may ask for, however well it is signed.
+"""A user's own policy: limits that apply to every round, however well it is signed.
 
 Every ε here is *total*: for a change of the user's value by up to `distance` units. A certificate
 under metric adjacency states ε per unit, so it is multiplied by that distance before it is
@@ -159,7 +159,7 @@ def check_policy(
 
 
 def check_question(policy: Policy, wording: QuestionWording | None) -> None:
-    """Check a question in words against the policy; `ClientPolicyRefusal` names what it refuses."""
+    """Check a wording against the policy; `ClientPolicyRefusal` names what it refuses."""
     no_limits = policy.questions is None and policy.fields is None
     if no_limits and not policy.refuse_questions and not policy.refuse_fields:
         return
@@ -185,7 +185,7 @@ def _check_allowed(
 
 
 def _check_crowd(policy: Policy, certificate: Certificate) -> None:
-    """Check what the guarantee assumes of other people."""
+    """Check the certificate's assumptions about other people."""
     # What an entry node makes up counts as colluding: a margin of 0 trusts it not to make up a
     # single report.
     if not certificate.mechanism.needs_crowd:
@@ -206,12 +206,12 @@ def _check_crowd(policy: Policy, certificate: Certificate) -> None:
 
 
 def _normalise(operator: str) -> str:
-    """An operator's name without differences of case, white space and Unicode form."""
+    """Normalise an operator's name: case, white space and Unicode form."""
     return " ".join(unicodedata.normalize("NFKC", operator).casefold().split())
 
 
 def _protected_distance(policy: Policy, certificate: Certificate) -> int:
-    """Largest change of a value that the user wants protected; the certificate must cover it."""
+    """Largest change of a value that the policy wants protected and the certificate must cover."""
     full = certificate.mechanism.domain - 1
     distance = full if policy.distance is None else min(policy.distance, full)
     if distance > certificate.max_distance:

@@ -1,4 +1,4 @@
-"""The announcements that a device has looked at, and the pause before it polls again."""
+"""The announcements that a device has seen, and the pause before it polls again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEPS: Final = 2**16
 
 
 class AnnouncementMemory:
-    """The latest thousand announcements that a device looked at, with their rounds once known.
+    """The last thousand announcements that a device has seen, with their rounds if known.
 
     It also holds the manifests that the app was told of, because a relay can encode one
     announcement in many ways.
@@ -39,7 +39,7 @@ class AnnouncementMemory:
         return False
 
     def add_manifest(self, manifest: Signed) -> bool:
-        """Record that the app is told of this genuine manifest; return True if it already was."""
+        """Record that the app gets this genuine manifest; return True if it already did."""
         key = document_digest(manifest)
         if key in self._manifests:
             return True
@@ -49,7 +49,7 @@ class AnnouncementMemory:
         return False
 
     def forget(self, data: bytes) -> None:
-        """Remove these bytes, so that they are looked at again."""
+        """Forget these bytes, so that they are processed again."""
         self._rounds.pop(digest(data), None)
 
     def record_round(self, data: bytes, round_id: str) -> None:
@@ -57,12 +57,12 @@ class AnnouncementMemory:
         self._rounds[digest(data)] = round_id
 
     def round_of(self, data: bytes) -> str | None:
-        """The round that these bytes announce, or None while it is unknown."""
+        """The round that these bytes announce; None if unknown."""
         return self._rounds.get(digest(data))
 
 
 def poll_pause(interval: float, failures: int, integers: RandomIntegers) -> float:
-    """Seconds until the next poll: half to one and a half of `interval`, or longer after failures.
+    """Seconds until the next poll: 0.5 to 1.5 times `interval`, longer after failures.
 
     Then the limit doubles with each failure up to a quarter of an hour, and the pause is uniform
     between 0 and it (full jitter): of a million devices that lost one gateway, none comes back in

@@ -1,4 +1,4 @@
-"""Finding one's own messages on a published board: on all of it, in one tile, or in a sample.
+"""Finds a user's own messages on a published board: in all of it, in a tile, or in a sample.
 
 What a request tells the server, and how many messages are checked: docs/tiles.md.
 """
@@ -28,7 +28,7 @@ _DRAW_BYTES: Final = 16
 
 
 class ReceiptCheck(StrEnum):
-    """How a device finds its messages.
+    """Method by which a device finds its messages on the board.
 
     BOARD: it fetches the whole board, and its request reveals nothing. TILE: it fetches the tile of
     one of its messages. SAMPLE: it fetches a tile drawn at random, and checks its messages there,
@@ -41,14 +41,14 @@ class ReceiptCheck(StrEnum):
 
 
 class BoardSource(Protocol):
-    """Where a board and its tiles come from; they are unverified."""
+    """Source of a board and its tiles, all unverified."""
 
     async def board(self, round_id: str, length: int) -> bytes:
         """The whole board; raises `BadBatchError` when another length arrives."""
         ...
 
     async def tile(self, round_id: str, index: int) -> bytes:
-        """One tile."""
+        """One tile of the board."""
         ...
 
 
@@ -96,7 +96,7 @@ async def find_messages(
 def check_tile(
     result: Result, geometry: Geometry, index: int, tile: bytes, mine: list[bytes]
 ) -> int:
-    """Check that a user's messages in a tile are there, once and unchanged; returns their number.
+    """Check that a user's messages in a tile are there once and unchanged; return their number.
 
     Raises:
         BadBatchError: the tile is not the one that the analyst signed.
@@ -122,7 +122,7 @@ def check_tile(
 
 
 def _require_crowd(verified: CheckedResult, bits: int, crowd: int) -> None:
-    """Check that others hide in the tile (docs/accounting.md, C22)."""
+    """Check that enough other people's messages are in the tile (docs/accounting.md, C22)."""
     if bits == 0:  # the tile is the board
         return
     final, mechanism = verified.final, verified.final.mechanism
@@ -146,6 +146,6 @@ def _messages_of(packed: bytes, geometry: Geometry) -> list[bytes]:
 
 
 def _draw(seed: bytes, label: str, below: int) -> int:
-    """A number below a bound, off uniform by less than 2^-96; its seed stays on the device."""
+    """A number below a bound, uniform up to 2^-96, from a seed that stays on the device."""
     hashed = hashlib.sha256(f"shuffledp/v1/receipts/{label}\0".encode() + seed).digest()
     return int.from_bytes(hashed[:_DRAW_BYTES], "big") % below

@@ -40,7 +40,7 @@ MOST_BYTES: Final = 4096
 
 
 class KeptResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A response and what it belongs to.
+    """A memoised response, with its deployment, population and question.
 
     `scope`: deployment and population, `name`: of the response there.
     """
@@ -54,7 +54,7 @@ class KeptResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class ResponseStore:
-    """The kept responses of one device, for one population of one deployment.
+    """The memoised responses of one device, for one population of one deployment.
 
     Args:
         folder: made when it is first needed.
@@ -66,7 +66,7 @@ class ResponseStore:
         self._scope = scope
 
     def recall(self, name: str, draw: Callable[[], int]) -> int:
-        """The memoised response of this name; `draw` makes it the first time.
+        """The memoised response of this name; `draw` creates it at first use.
 
         Raises:
             RoundStateError: the file of this name is damaged; no other response is drawn in its
@@ -110,7 +110,7 @@ class ResponseStore:
             part.unlink(missing_ok=True)  # also what a full disk has cut off
 
     def _sweep(self) -> None:
-        """Removes what a killed process left half done; a process at work holds the lock."""
+        """Remove partial files of a killed process; a live process would hold the lock."""
         for part in self._folder.glob(f"*{PART}"):
             if (
                 part.stat().st_nlink > 1

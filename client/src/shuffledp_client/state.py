@@ -1,4 +1,4 @@
-"""Submissions of one device on disk, so that a value is randomised once and can be shown.
+"""Submissions of one device on disk, so that a value is randomised only once.
 
 A submission is on disk before it is first sent, and the first one written wins: a second process,
 or the same one after a crash, sends that one again instead of randomising afresh. When the round is
@@ -42,7 +42,7 @@ receipts.
 
 
 class StoredSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One round's submission, and the documents received for it.
+    """One round's submission, with the documents received for it.
 
     Attributes:
         submission: without its envelope once there is a receipt. Of a plain round in a reproducible
@@ -60,7 +60,7 @@ class StoredSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class SubmissionStore:
-    """The state folder. Every write is atomic and on disk when the call returns.
+    """The state folder of a device. Every write is atomic, and on disk before it returns.
 
     Args:
         folder: made when absent.
@@ -81,7 +81,7 @@ class SubmissionStore:
             self._sweep()
 
     def keep(self, submission: PreparedSubmission, announcement: Announcement) -> StoredSubmission:
-        """Keeps this submission, unless one is kept already; returns the one to send.
+        """Store a submission unless there is one already; return the one to send.
 
         Raises:
             RoundStateError: the round is over for this device.
@@ -101,7 +101,7 @@ class SubmissionStore:
             return stored
 
     def find(self, round_id: str) -> StoredSubmission | None:
-        """The kept submission of this round, or None.
+        """The stored submission of this round, or None.
 
         Raises:
             RoundStateError: the round is over for this device, or its file is damaged.
@@ -110,7 +110,7 @@ class SubmissionStore:
             return self._find(round_id)
 
     def load(self, round_id: str) -> StoredSubmission:
-        """The kept submission of this round.
+        """The stored submission of this round.
 
         Errors as `find`, and `UnknownRoundError` when there is none.
         """
@@ -118,18 +118,18 @@ class SubmissionStore:
             return self._load(round_id)
 
     def add_receipt(self, round_id: str, receipt: Signed) -> None:
-        """Keeps the receipt next to its submission, whose envelope is not needed any more."""
+        """Store the receipt with its submission, whose envelope is no longer needed."""
         with self._lock():
             submission = msgspec.structs.replace(self._load(round_id).submission, envelope=b"")
             self._change(round_id, submission=submission, receipt=receipt)
 
     def add_result(self, round_id: str, result: Signed) -> None:
-        """Keeps the result of a round that is not settled for this user."""
+        """Store the result of a round that is not settled for this user."""
         with self._lock():
             self._change(round_id, result=result)
 
     def finish(self, round_id: str) -> None:
-        """Erase a kept submission and mark the round as done.
+        """Erase a stored submission, and mark the round as done.
 
         It is overwritten as far as the file system allows.
         """
@@ -153,7 +153,7 @@ class SubmissionStore:
                     self.finish(round_id)
 
     def rounds(self) -> tuple[str, ...]:
-        """The rounds of which a submission is kept."""
+        """The rounds with a stored submission."""
         return tuple(
             sorted(
                 path.stem for path in self._folder.glob("*.json") if ROUND_ID.fullmatch(path.stem)
@@ -191,7 +191,7 @@ class SubmissionStore:
         return stored
 
     def _change(self, round_id: str, **fields: Any) -> None:
-        """Replace the file and overwrite its old contents, which a rename leaves on the disk."""
+        """Replace a file, and overwrite its old contents, which a rename would leave on disk."""
         data = to_json(msgspec.structs.replace(self._load(round_id), **fields))
         path = self._file(round_id)
         old = self._new_path(round_id)
@@ -211,7 +211,7 @@ class SubmissionStore:
             )
 
     def _sweep(self) -> None:
-        """Completes what a crash interrupted: half-done writes, replaced files, finished rounds."""
+        """Complete what a crash interrupted: partial writes, replaced files, finished rounds."""
         for path in self._folder.glob("new-*-*"):
             round_id = path.name.split("-")[1]
             if not ROUND_ID.fullmatch(round_id):
@@ -251,7 +251,7 @@ class SubmissionStore:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Holds the lock of a state folder; others wait for it.
+    """Context that holds the lock of a state folder, for which others wait.
 
     Raises `ConfigError` when the folder cannot be opened.
     """

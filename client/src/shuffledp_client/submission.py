@@ -1,4 +1,4 @@
-"""Randomising and sealing one user's value.
+"""Randomises and seals one user's value.
 
 Pure CPU on picklable values, so that worker processes can do it in bulk.
 
@@ -46,17 +46,17 @@ class Member:
 
     @classmethod
     def of(cls, key: Ed25519PrivateKey, credential: Signed) -> Member:
-        """The member who holds this key."""
+        """The member with this private key and credential."""
         return cls(key.private_bytes_raw(), credential)
 
     def identity(self) -> Identity:
-        """The identity that signs its claims, named by the public key in hex."""
+        """The identity that signs the member's claims, named by the public key in hex."""
         key = Ed25519PrivateKey.from_private_bytes(self.private_key)
         return Identity(key.public_key().public_bytes_raw().hex(), key)
 
 
 class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One user's submission to one round, with the secrets that find its messages on the board.
+    """One user's submission to one round, with secrets that identify its messages on the board.
 
     `symbols` (m of them, packed) and `seed` are the user's secret: together they give its messages,
     and with the published board those say which were whose. They are never sent, logged or printed,
@@ -79,7 +79,7 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     @property
     def messages(self) -> bytes:
-        """The m packed messages as they will be on the board; secret, as `symbols` and `seed`."""
+        """The m packed messages as on the board; secret, like `symbols` and `seed`."""
         if isinstance(self.board, bytes):
             return self.board
         return b"".join(add_tags(self.geometry, self.symbols, stream(self.seed)))
@@ -92,7 +92,7 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 def seal(
     geometry: Geometry, round_id: str, public_keys: Sequence[bytes], packed: bytes, seed: bytes
 ) -> bytes:
-    """Sealed envelope of these packed symbols, with tags and ephemeral keys from the seed.
+    """Seal packed symbols into an envelope, with tags and ephemeral keys from the seed.
 
     See `onion.seeds.stream`.
 
@@ -108,7 +108,7 @@ def seal_all(
     public_keys: Sequence[bytes],
     users: Sequence[tuple[bytes, bytes]],
 ) -> list[bytes]:
-    """Sealed envelopes of many users' (packed symbols, seed), each what `seal` gives, in one batch.
+    """Vectorised `seal` of many users' (packed symbols, seed), in one batch.
 
     Raises:
         ValueError: the arguments do not fit the geometry.
@@ -122,7 +122,7 @@ def _seal_messages(
     public_keys: Sequence[bytes],
     users: Sequence[tuple[bytes, bytes]],
 ) -> tuple[list[bytes], list[list[bytes]]]:
-    """What `seal_all` gives, and each user's messages with their tags."""
+    """The envelopes of `seal_all`, and each user's messages with their tags."""
     sources = [
         stream(seed) for _, seed in users
     ]  # one stream each: all tags come before the first ephemeral key
@@ -140,7 +140,7 @@ def prepare(
     random: RandomBytes = system_random,
     recall: Recall | None = None,
 ) -> PreparedSubmission:
-    """Randomises, encodes, seals and signs a value.
+    """Randomise, encode, seal and sign a value.
 
     Call it once per round and user, and keep the submission.
 
@@ -194,7 +194,7 @@ def prepare_with_messages(
     random: RandomBytes = system_random,
     kept_responses: Sequence[int] | None = None,
 ) -> list[tuple[PreparedSubmission, bytes]]:
-    """What `prepare_all` gives, each with its `messages`, which need not be computed again."""
+    """`prepare_all` with the `messages` of each submission, so that no one recomputes them."""
     responses: Sequence[int | None] = (
         [None] * len(users) if kept_responses is None else kept_responses
     )
@@ -212,7 +212,7 @@ def prepare_with_messages(
 
 
 def _keeping(response: int) -> Recall:
-    """A `Recall` that always returns this response."""
+    """A `Recall` that always returns this memoised response."""
 
     def recall(_name: str, _draw: Callable[[], int]) -> int:
         return response
@@ -223,7 +223,7 @@ def _keeping(response: int) -> Recall:
 def prepare_answer(
     verified: CheckedRound, answer: int, member: Member, random: RandomBytes = system_random
 ) -> PreparedSubmission:
-    """Encodes, seals and signs an answer that is randomised already.
+    """Encode, seal and sign an answer that is already randomised.
 
     See `prepare`, which devices call.
 
@@ -241,7 +241,7 @@ def prepare_symbols(
     member: Member,
     random: RandomBytes = system_random,
 ) -> PreparedSubmission:
-    """Seals and signs these symbols, shape (m,), whichever answer they encode, or none.
+    """Seal and sign these symbols, shape (m,), even if they encode no answer.
 
     A step of its own for experiments whose users lie; `prepare` is what devices call.
     """
@@ -250,7 +250,7 @@ def prepare_symbols(
 
 
 def _draw(verified: CheckedRound, answer: int, random: RandomBytes) -> tuple[bytes, bytes]:
-    """Packed symbols of an answer, and a seed."""
+    """Packed symbols of an answer, and a fresh seed."""
     # Not from the seed either: pieces that it gave could be told from others by whoever is shown
     # it.
     packed = pack(verified.geometry, symbols(verified.mechanism, answer, RandomIntegers(random)))
@@ -279,7 +279,7 @@ def _seal(
 def _claim(
     verified: CheckedRound, terms: MixTerms, member: Member, packed: bytes, random: RandomBytes
 ) -> PreparedSubmission:
-    """A submission to a verified round: the claim, and behind it the envelope with the records."""
+    """A submission to a verified round: the claim, then the envelope with the records."""
     width = verified.geometry.symbol_bytes
     answer_symbols = [
         int.from_bytes(packed[start : start + width], "big")
@@ -293,7 +293,7 @@ def _claim(
 def wrap_claim(
     verified: CheckedRound, member: Member, prepared: PreparedClaim, packed: bytes
 ) -> PreparedSubmission:
-    """The submission of a claim with its packed symbols.
+    """Make the submission from a claim and its packed symbols.
 
     A step of its own for users who cheat in experiments.
     """
@@ -319,7 +319,7 @@ def _sign_all(
     envelopes: Sequence[bytes],
     drawn: Sequence[tuple[bytes, bytes]],
 ) -> list[PreparedSubmission]:
-    """The submissions of sealed envelopes, of (packed symbols, seed) each."""
+    """Signed submissions from sealed envelopes and their (packed symbols, seed)."""
     keys = [member.private_key for member in members]
     names = [public_key.hex() for public_key in _public_keys(members)]
     claims = [
@@ -355,7 +355,7 @@ def _public_keys(members: Sequence[Member]) -> list[bytes]:
 
 
 def expected_receipt(prepared: PreparedSubmission) -> Receipt:
-    """The content of the receipt that this submission must get."""
+    """The content that the receipt of this submission must have."""
     return Receipt(
         round_id=prepared.round_id,
         credential=prepared.claim.signer,
@@ -364,7 +364,7 @@ def expected_receipt(prepared: PreparedSubmission) -> Receipt:
 
 
 def check_receipt(prepared: PreparedSubmission, entry: Party, signed: Signed) -> Receipt:
-    """Checks that a receipt is the entry node's for exactly this submission.
+    """Check that a receipt is the entry node's for exactly this submission.
 
     Docs/protocol.md, section "Submit".
 

@@ -55,7 +55,7 @@ PieceT = TypeVar("PieceT", analyst_pb2.GetBoardResponse, analyst_pb2.GetHistoryR
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential backoff with jitter, for a number of attempts.
+    """Exponential backoff with jitter, for a limited number of attempts.
 
     `attempts` in all; limits double from `first` to `longest` seconds.
 
@@ -77,14 +77,14 @@ class Backoff:
     within: float = 600.0
 
     def pauses(self, integers: RandomIntegers) -> Iterator[float]:
-        """Seconds to wait before each attempt but the first."""
+        """Seconds to wait before each attempt except the first."""
         for attempt in range(self.attempts - 1):
             share = (_JITTER_STEPS + integers.below(_JITTER_STEPS)) / (2 * _JITTER_STEPS)
             yield min(self.first * 2**attempt, self.longest) * share
 
 
 async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
-    """The answer of a call that is repeated while the party is unreachable.
+    """Make a call, and repeat it while the party is unreachable.
 
     Raises the last `UnreachableError`.
     """
@@ -111,7 +111,7 @@ async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
 
 @dataclass(frozen=True)
 class RoundEnd:
-    """How a round ended; nothing of it is verified.
+    """The signed result of a round and related documents, all unverified.
 
     Attributes:
         result: the analyst's.
@@ -171,7 +171,7 @@ class _Caller:
 
 
 class EntryNode(_Caller):
-    """A channel to the entry node. It serves any number of submissions at once."""
+    """A channel to the entry node, for any number of submissions at once."""
 
     _offers_whole = True
 
@@ -195,7 +195,7 @@ class EntryNode(_Caller):
     async def deliver(
         self, round_id: str, credential: Signed, claim: Signed, envelope: bytes
     ) -> Signed:
-        """Sends a sealed submission once; gives the receipt as it came.
+        """Send a sealed submission once; return the unverified receipt.
 
         Errors as `submit`, but for the receipt's.
         """
@@ -231,11 +231,11 @@ async def _requests(
 
 
 class AnalystReader(_Caller):
-    """Reads what the analyst publishes. Nothing is verified here: callers do it."""
+    """Reads the documents that the analyst publishes, without verifying them."""
 
     @classmethod
     def of(cls, keys: Path, roster: Roster, backoff: Backoff | None = None) -> Self:
-        """The reader of the roster's analyst."""
+        """A reader for the analyst in the roster."""
         return cls(roster.analyst, keys, roster, backoff)
 
     @property
@@ -258,7 +258,7 @@ class AnalystReader(_Caller):
         return (await self.ending(round_id)).result
 
     async def ending(self, round_id: str) -> RoundEnd:
-        """The signed result with what belongs to it. Errors as `result`."""
+        """The signed result with related documents. Errors as `result`."""
         request = analyst_pb2.GetResultRequest(round_id=round_id)
 
         async def call() -> analyst_pb2.GetResultResponse:
@@ -281,7 +281,7 @@ class AnalystReader(_Caller):
         return await self._collect(lambda: self.pieces(round_id), length)
 
     async def tile(self, round_id: str, index: int) -> bytes:
-        """A tile of the published board. Raises `UnknownRoundError` when there is none."""
+        """A tile of the published board. Raises `UnknownRoundError` if there is none."""
         request = analyst_pb2.GetTileRequest(round_id=round_id, index=index)
 
         async def call() -> bytes:
@@ -318,7 +318,7 @@ class AnalystReader(_Caller):
         return await with_retries(call, self._backoff)
 
     def pieces(self, round_id: str) -> AsyncGenerator[tuple[int, bytes], None]:
-        """The published board as it comes, asked for once: each piece with its offset."""
+        """The published board in pieces with offsets, without retries."""
         request = analyst_pb2.GetBoardRequest(round_id=round_id)
         return self._pieces(self._stub.GetBoard(request, timeout=BOARD_SECONDS))
 
@@ -342,7 +342,7 @@ class Announcing(Protocol):
 async def listen_for_announcements(
     broker: BrokerConfig, deployment: str, round_id: str | None, seconds: float
 ) -> AsyncGenerator[bytes, None]:
-    """Announcements that the broker retains for this round (None: any), within `seconds`.
+    """Announcements that the broker retains for this round (None: any), for `seconds`.
 
     Ends early if the broker is unreachable.
 
@@ -378,7 +378,7 @@ async def find_round(
     backoff: Backoff | None = None,
     reader: Callable[[], AbstractAsyncContextManager[Announcing]] | None = None,
 ) -> CheckedRound:
-    """The verified announcement of this round, or of one that is open now.
+    """Find and verify this round, or one that is open now.
 
     The broker is asked first; announcements that do not verify are skipped, because anyone may have
     published them there. The analyst's answer decides, and its errors are raised.

@@ -54,7 +54,7 @@ _ONLY_HERE: Final = object()
 
 @dataclass(frozen=True)
 class CheckedRound:
-    """A round that passed every check, with all that taking part in it needs.
+    """A round that passed every check, with everything needed to take part.
 
     Picklable, holds no secret.
     """
@@ -87,7 +87,7 @@ class CheckedRound:
 
 @dataclass(frozen=True)
 class RoundDocuments:
-    """The genuine, matching documents of one round.
+    """The documents of one round, verified and consistent.
 
     Neither the time nor a user's policy was checked.
     """
@@ -125,7 +125,7 @@ def verify_round(
     round_id: str | None = None,
     remembered: CosignedCheckpoint | None = None,
 ) -> CheckedRound:
-    """Checks a round in every way that a client can.
+    """Check a round in every way that a client can.
 
     The client's steps of docs/protocol.md, "Submit".
 
@@ -287,7 +287,7 @@ def _node_of(signed: Signed, roster: Roster) -> Party:
 
 
 def _check_route(route: tuple[Party, ...], certificate: Certificate) -> None:
-    """Refuses any route but the certified one.
+    """Refuse any route except the certified one.
 
     The accountant settles and releases on the word of the certified nodes: another route may have
     no honest one.

@@ -1,1 +1,1 @@
-"""An HTTPS gateway for devices without gRPC: it can neither read nor forge what it carries."""
+"""An HTTPS gateway for devices without gRPC; it can neither read nor forge their messages."""

@@ -59,19 +59,19 @@ _LASTING: Final = {"cache-control": "public, max-age=31536000, immutable"}
 
 
 class Callers(Protocol):
-    """Receives the beginning and end of every call, and the connections that must be closed.
+    """Receiver of the beginning and end of every call, and of connections to be closed.
 
     `transport.connections.Connections` is one.
     """
 
     def begin(self, peer: str, *, known: bool) -> None:
-        """A call begins."""
+        """Called when a call begins."""
 
     def end(self, peer: str) -> None:
-        """A call is over."""
+        """Called when a call has ended."""
 
     def hang_up(self, peer: str) -> None:
-        """This connection must end."""
+        """Called for a connection that must be closed."""
 
 
 CallerOf = Callable[[Scope], str]
@@ -82,7 +82,7 @@ Refused = Callable[[str, BaseException], None]
 
 
 class Gateway:
-    """The routes.
+    """The gateway's routes for devices.
 
     What a device sends is parsed as far as it must be to pass it on, and nothing of it is kept.
     """
@@ -96,7 +96,7 @@ class Gateway:
         self._document = to_bytes(openapi())
 
     def routes(self) -> list[Route]:
-        """All of them."""
+        """All routes for devices."""
         routes = [
             Route(CURRENT, self.announcement, methods=["GET"]),
             Route(ANNOUNCEMENT, self.announcement, methods=["GET"]),
@@ -114,12 +114,12 @@ class Gateway:
         return routes
 
     async def announcement(self, request: Request) -> Response:
-        """The announcement, as the analyst gives it."""
+        """Respond with the announcement, exactly as the analyst sent it."""
         round_id = _round_of(request) if "round_id" in request.path_params else None
         return _json(await self._upstream.announcement(round_id))
 
     async def submit(self, request: Request) -> Response:
-        """Takes a sealed submission to the entry node; answers with the receipt."""
+        """Forward a sealed submission to the entry node; respond with the receipt."""
         round_id = _round_of(request)
         if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
             raise MalformedRequestError(
@@ -139,29 +139,29 @@ class Gateway:
         return _json(receipt.to_bytes())
 
     async def result(self, request: Request) -> Response:
-        """The signed result, and discards."""
+        """Respond with the signed result, and the discards."""
         return _json(to_json(await self._upstream.ending(_round_of(request))))
 
     async def board(self, request: Request) -> Response:
-        """The board as it comes from the analyst."""
+        """Respond with the board as it arrives from the analyst."""
         return _Board(self._upstream.board(_round_of(request)), self._boards)
 
     async def tile(self, request: Request) -> Response:
-        """A tile of the board, which caches may keep."""
+        """Respond with a tile of the board, which caches may store."""
         index = _tile_index(request)
         tile = await self._upstream.tile(_round_of(request), index)
         return Response(tile, headers=dict(_LASTING), media_type=BYTES)
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 - starlette's interface
-        """Report that this process answers, whether or not other parties do."""
+        """Respond that this process works, whether or not other parties do."""
         return _json(b'{"status":"ok"}')
 
     async def describe(self, request: Request) -> Response:  # noqa: ARG002
-        """The OpenAPI document."""
+        """Respond with the OpenAPI document."""
         return _json(self._document)
 
     async def _body(self, request: Request, take: Callable[[int], None]) -> bytes | None:
-        """The body; None when it is too long, of which no more than that is read."""
+        """Read the body of a request; None if it is too long, without reading the rest."""
         most = self._config.body_bytes
         if int(request.headers.get("content-length", "0")[:20]) > most:
             return None
@@ -176,7 +176,7 @@ class Gateway:
 
 
 class Guard:
-    """Bounds on one caller, and the only place where errors become answers.
+    """Limits for each caller, and the only place where errors become responses.
 
     Nothing that a caller sent is logged.
     """
@@ -220,7 +220,7 @@ class Guard:
             self._callers.end(peer)
 
     async def _handle(self, scope: Scope, receive: Receive, answer: _Answer) -> Response | None:
-        """Runs a call; gives the answer to one that failed."""
+        """Run a call; return a response if the call failed."""
         try:
             self._rate.take((scope.get("client") or ("",))[0])
         except BusyError as error:
@@ -258,7 +258,7 @@ class Guard:
 
 
 class _Answer:
-    """The caller's `send` with a time limit for each message.
+    """The caller's `send`, with a time limit for each message.
 
     `late` becomes True when the caller exceeds it.
     """
@@ -293,7 +293,7 @@ def peer_address(scope: Scope) -> str:
 def application(
     gateway: Gateway, config: GatewayConfig, callers: Callers, refused: Refused
 ) -> ASGIApp:
-    """The application for devices that show the deployment's certificate."""
+    """The application for devices that authenticate with the deployment's certificate."""
     router = Router(gateway.routes(), redirect_slashes=False)
     return Guard(router, config, callers, refused, peer_address)
 
@@ -306,7 +306,7 @@ def page_application(
     callers: Callers,
     refused: Refused,
 ) -> ASGIApp:
-    """The application for pages."""
+    """The application for web pages."""
     router = Router([*gateway.routes(), *pages.routes()], redirect_slashes=False)
     named = NamedOrigins(router, web)
     return Guard(named, config, callers, refused, named.caller_of)
@@ -315,7 +315,7 @@ def page_application(
 def problem_response(
     error: ShuffleDPError, status: HTTPStatus | None = None, *, wait: int = 5
 ) -> Response:
-    """The response for an error; for a temporary one it says after how many seconds to retry."""
+    """The response to an error; a temporary error says when to retry, in seconds."""
     problem = problem_of(error, status)
     headers = {"retry-after": str(wait)} if isinstance(error, BusyError) else {}
     return Response(to_json(problem), problem.status, headers, PROBLEM)
@@ -337,7 +337,7 @@ def peer_of(scope: Scope) -> str:
 
 
 def to_bytes(document: object) -> bytes:
-    """Indented JSON, the same bytes for equal values."""
+    """Encode a document as indented JSON; equal values give equal bytes."""
     import json
 
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
@@ -360,12 +360,12 @@ def _tile_index(request: Request) -> int:
 
 
 def _route_of(scope: Scope) -> str:
-    """The name of the route's method: from a closed set, and without the round."""
+    """Name of a route for metrics: a closed set, without round ids."""
     return getattr(scope.get("endpoint"), "__name__", "none")
 
 
 def _where(error: BaseException) -> list[str]:
-    """The lines that led to an error, outermost first.
+    """The source lines that led to an error, outermost first.
 
     Without the error's message, which may quote what a caller sent.
     """
@@ -380,7 +380,7 @@ def _json(data: bytes) -> Response:
 
 
 class _Board(StreamingResponse):
-    """A board, passed on as it arrives; it occupies one download slot.
+    """A streamed board, which occupies one download slot.
 
     An evicted download ends with the connection, as a late one does.
     """

@@ -64,7 +64,7 @@ def run(
 
 
 def roster_of(settings: GatewayConfig) -> Roster:
-    """The current roster, with the configuration's addresses.
+    """Load the current roster, with the configuration's addresses.
 
     Raises:
         ConfigError: as `load_roster` and `at_addresses`; or the TLS pair is another party's: no
@@ -83,7 +83,7 @@ def roster_of(settings: GatewayConfig) -> Roster:
 
 
 def main() -> None:
-    """Entry point: one line for what went wrong, and its exit code."""
+    """Entry point: one line that describes the error, and its exit code."""
     forbid_core_dumps()
     prepare_terminal()
     try:

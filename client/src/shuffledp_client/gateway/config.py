@@ -31,7 +31,7 @@ class EnrolmentConfig(Section, frozen=True, kw_only=True):
 
 
 class WebConfig(Section, frozen=True, kw_only=True):
-    """The `[web]` table: a second address, for pages, without a certificate of the caller.
+    """The `[web]` table: a second address for pages, without client certificates.
 
     Attributes:
         listen: host:port.
@@ -72,7 +72,7 @@ class WebConfig(Section, frozen=True, kw_only=True):
 
 
 class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
-    """A gateway's TOML file: the keys of every service (`name` is always "gateway"), and these.
+    """A gateway's TOML file, with the keys of every service (`name` is always "gateway").
 
     Attributes:
         addresses: host:port by party, where the gateway finds it other than at the roster's

@@ -20,7 +20,7 @@ from shuffledp_core.errors import MalformedRequestError
 
 
 class _SingleCloseTransport(asyncio.Transport):
-    """A transport with the methods that uvicorn calls, whose second `close` does nothing.
+    """A transport for uvicorn whose second `close` has no effect.
 
     asyncio's TLS transport drops its connection on a second `close` while the TLS shutdown is still
     under way: `abort` then no longer ends the connection, and raises AttributeError in Python
@@ -55,7 +55,7 @@ class _SingleCloseTransport(asyncio.Transport):
 
 
 class TimedConnection(H11Protocol):
-    """One connection.
+    """An HTTP connection with time limits for requests.
 
     `head_seconds` bounds the time in which a request's head, or what is left of a body, may come.
     """
@@ -81,7 +81,7 @@ class TimedConnection(H11Protocol):
             self._expect()
 
     def on_response_complete(self) -> None:
-        """End our time limit; until the next request uvicorn's limit on idle time applies."""
+        """Stop the time limit; until the next request, uvicorn's idle limit applies."""
         self._relax()
         super().on_response_complete()
         # Of a body that the application did not want the rest may still come: not for longer than a
@@ -112,13 +112,13 @@ class TimedConnection(H11Protocol):
 
 
 class BoundedConnection(TimedConnection):
-    """A connection of the gateway: errors are answered as problems, then the connection ends.
+    """A connection of the gateway: errors get a problem document, then the connection ends.
 
     It ends after the answer that is under way.
     """
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are not HTTP with a problem document, like every other error."""
+        """Respond to bytes that are not HTTP with a problem document, as to every error."""
         problem = to_json(problem_of(MalformedRequestError(msg)))
         headers = [
             ("content-type", PROBLEM),
@@ -134,7 +134,7 @@ class BoundedConnection(TimedConnection):
         self.transport.close()
 
     def shutdown(self) -> None:
-        """Ends the connection after the answer that is under way, if there is one."""
+        """Close the connection after the response that is under way, if there is one."""
         if self._answering():
             super().shutdown()
         else:

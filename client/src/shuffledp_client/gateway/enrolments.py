@@ -26,7 +26,7 @@ from shuffledp_core.runtime.keys import load_identity, read_file
 
 
 class EnrolmentDesk:
-    """The desk of one population. Raises `ConfigError` unless the key is the roster's for it."""
+    """Issues one population's credentials. `ConfigError` unless its key is the roster's."""
 
     def __init__(
         self, config: EnrolmentConfig, roster: Roster, state: Path, clock: Clock = system_clock
@@ -44,7 +44,7 @@ class EnrolmentDesk:
         make_folder(self._folder)
 
     async def exchange(self, body: EnrolmentBody) -> Signed:
-        """The credential for this code and key.
+        """Exchange a one-time code and a public key for a credential.
 
         Raises:
             AccessDenied: there is no such code, it has expired, or it was exchanged for another

@@ -58,7 +58,7 @@ ROUND: Final = "0123456789abcdef" * 2
 
 
 def example_submission() -> SubmissionBody:
-    """A submission as it is sent, with an envelope of a few bytes in the place of a sealed one."""
+    """An example submission with a few bytes in place of the sealed envelope."""
     enrolment = Identity("demo", Ed25519PrivateKey.from_private_bytes(bytes(32)))
     device = Ed25519PrivateKey.from_private_bytes(bytes([1]) * 32)
     name = device.public_key().public_bytes_raw().hex()
@@ -72,7 +72,7 @@ def example_submission() -> SubmissionBody:
 
 
 def openapi() -> dict[str, Any]:
-    """The document, as JSON values.
+    """The OpenAPI document, as JSON values.
 
     Bodies are those of docs/reference/documents.md, where their signatures are.
     """

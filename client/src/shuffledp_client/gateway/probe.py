@@ -26,7 +26,7 @@ from shuffledp_core.transport.tls_files import TLSFiles
 
 
 def probe(config: GatewayConfig) -> None:
-    """Asks the gateway at its address on this machine; returns when it answers.
+    """Ask the gateway for its health at its address on this machine; return if it answers.
 
     Raises:
         ConfigError: the configuration, its keys or its roster cannot be used.

@@ -1,4 +1,4 @@
-"""A bound on how often one address may ask, and on how many bytes wait at one time.
+"""Limits on how often one address may call, and on how many bytes wait at one time.
 
 Pure: the clock is a parameter.
 """
@@ -18,7 +18,7 @@ MAX_ADDRESSES: Final = 100_000
 
 
 class Rate:
-    """Token buckets by address: a minute's worth at once, refilled evenly.
+    """Token buckets by address: a burst of one minute's tokens, refilled evenly.
 
     `clock` is monotonic, in seconds.
     """
@@ -29,7 +29,7 @@ class Rate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, address: str) -> None:
-        """Takes one token of an address. Raises `BusyError` when there is none."""
+        """Take one token of an address. Raises `BusyError` if there is none."""
         key = network_of(address)
         now = self._clock()
         tokens, since = self._buckets.pop(key, (self._burst, now))
@@ -45,14 +45,14 @@ class Rate:
 
 
 class Room:
-    """A budget of bytes that all bodies on their way share."""
+    """A budget of bytes, shared by all bodies that are being received."""
 
     def __init__(self, size: int) -> None:
         self._left = size
 
     @contextmanager
     def place(self) -> Iterator[Callable[[int], None]]:
-        """Context with a function that reserves bytes of the budget until the block ends.
+        """Context with a function that reserves bytes from the budget until the block ends.
 
         The function raises `BusyError` if the budget is used up.
         """

@@ -37,7 +37,7 @@ HEAD_BYTES: Final = 2**14
 
 
 class GatewayServer:
-    """The server of one gateway. Errors of the constructor as `tls.channel_to`."""
+    """The server of a gateway. The constructor raises as `tls.channel_to`."""
 
     def __init__(self, config: GatewayConfig, roster: Roster) -> None:
         self._config = config
@@ -61,7 +61,7 @@ class GatewayServer:
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
-        """Listens; returns the port. Raises `PortInUseError`."""
+        """Start to listen; return the port. Raises `PortInUseError`."""
         allow_descriptors(self._config.limits)
         refused = self._metrics.count_refusal
         devices = application(self._gateway, self._config, self._connections, refused)
@@ -125,7 +125,7 @@ class GatewayServer:
         return int(server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Stops taking calls; those under way get `GRACE_SECONDS`.
+        """Stop accepting calls; calls under way may finish within `GRACE_SECONDS`.
 
         No connection is left when it returns.
         """
@@ -156,7 +156,7 @@ class GatewayServer:
         self._metrics.use(files, self._roster)
 
     async def run(self) -> None:
-        """Serves until SIGTERM or SIGINT, or until the watch over the connections fails."""
+        """Serve until SIGTERM or SIGINT, or until the connections' watcher fails."""
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -176,7 +176,7 @@ class GatewayServer:
 
 
 def _server_tls(files: TLSFiles) -> ssl.SSLContext:
-    """TLS 1.3 that requires a client certificate of the deployment's authority, as gRPC does."""
+    """TLS 1.3 that requires client certificates of the deployment's authority, as gRPC does."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
@@ -188,7 +188,7 @@ def _server_tls(files: TLSFiles) -> ssl.SSLContext:
 def _web_of(
     web: WebConfig, config: GatewayConfig, roster: Roster
 ) -> tuple[ssl.SSLContext | None, PageRoutes]:
-    """TLS of the public web, if it ends here, and the routes for pages.
+    """TLS of the public web (None if a proxy ends it), and the routes for pages.
 
     Raises `ConfigError` for files that cannot be used.
     """
@@ -212,7 +212,7 @@ def _web_of(
 
 
 def _load_pair(context: ssl.SSLContext, files: TLSFiles) -> None:
-    """Use the pair in the key folder for all later handshakes of this context."""
+    """Use the key folder's pair for all later handshakes of this context."""
     try:
         context.load_cert_chain(files.folder / "tls.pem", files.folder / "tls-key.pem")
     except (ssl.SSLError, OSError) as error:

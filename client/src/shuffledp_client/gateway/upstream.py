@@ -1,4 +1,4 @@
-"""The gateway's calls to analyst and entry nodes, each made once: devices retry themselves."""
+"""The gateway's calls to analyst and entry nodes, each without retries: devices retry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_ROUNDS: Final = 1000
 
 
 class Upstream:
-    """Open channels to the parties.
+    """Open channels to analyst and entry nodes.
 
     Every method raises the parties' own errors, and `UnreachableError`.
     """
@@ -44,11 +44,11 @@ class Upstream:
         self._entries: OrderedDict[str, str] = OrderedDict()
 
     async def announcement(self, round_id: str | None = None) -> bytes:
-        """The announcement, unchanged."""
+        """The announcement, exactly as the analyst sent it."""
         return await self._analyst.announcement(round_id)
 
     async def ending(self, round_id: str) -> ResultBody:
-        """Result, discards and proof of the public log, as the analyst gives them."""
+        """Result, discards and proof of the public log, exactly as the analyst sent them."""
         end = await self._analyst.ending(round_id)
         try:
             log = msgspec.UNSET if end.log is None else end.log.decode()
@@ -57,7 +57,7 @@ class Upstream:
         return ResultBody(result=end.result, discards=end.discards[:MAX_DISCARDS], log=log)
 
     async def board(self, round_id: str) -> AsyncGenerator[bytes, None]:
-        """The board in pieces."""
+        """The board, in pieces as they arrive."""
         # A connection of its own: the analyst hangs up on a reader who stalls, and others must not
         # hang with it.
         reader = AnalystReader(
@@ -75,16 +75,16 @@ class Upstream:
                 yield data
 
     async def tile(self, round_id: str, index: int) -> bytes:
-        """A tile of the board, as the analyst gives it."""
+        """A tile of the board, exactly as the analyst sent it."""
         return await self._analyst.tile(round_id, index)
 
     async def submit(self, round_id: str, body: SubmissionBody) -> Signed:
-        """Hands a sealed submission to its round's entry node; gives the receipt as it came."""
+        """Forward a sealed submission to its round's entry node; return the unverified receipt."""
         node = await self._entry(round_id)
         return await node.deliver(round_id, body.credential, body.claim, body.envelope)
 
     async def close(self) -> None:
-        """Closes all channels."""
+        """Close all channels."""
         for channel in (self._analyst, *self._nodes.values()):
             await channel.__aexit__(None, None, None)
 

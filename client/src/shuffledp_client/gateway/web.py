@@ -70,7 +70,7 @@ class PageRoutes:
         self._files = {name: gzip.compress(data, mtime=0) for name, data in files.items()}
 
     def routes(self) -> list[Route]:
-        """All of them; no enrolments without a desk."""
+        """All routes for pages; without an `EnrolmentDesk` none for enrolment."""
         routes = [
             Route(ROSTER, self.roster, methods=["GET"]),
             Route(WEB_FILES, self.file, methods=["GET"]),
@@ -82,11 +82,11 @@ class PageRoutes:
         return routes
 
     async def roster(self, request: Request) -> Response:  # noqa: ARG002 - starlette's interface
-        """The signed roster, which pages check under the root key that they pin."""
+        """Respond with the signed roster, which pages verify under their pinned root key."""
         return Response(self._roster, media_type=JSON)
 
     async def file(self, request: Request) -> Response:
-        """The module, its source, the element, or the example page."""
+        """Respond with the module, its source, the element, or the example page."""
         name = str(request.path_params["name"])
         packed = self._files.get(name)
         if packed is None:
@@ -102,7 +102,7 @@ class PageRoutes:
         return Response(gzip.decompress(packed), headers=headers)
 
     async def enrol(self, request: Request) -> Response:
-        """Exchange a one-time code for a credential."""
+        """Exchange a one-time code for a credential, and respond with it."""
         if self._desk is None:
             raise MalformedRequestError(
                 "this gateway enrols no one, because its configuration has no [web.enrolment]"
@@ -129,7 +129,7 @@ class PageRoutes:
 
 
 class NamedOrigins:
-    """Cross-origin requests (CORS) of pages of named origins, and of no others.
+    """Cross-origin requests (CORS) from pages of the named origins only.
 
     Also gives each request the address of its caller, where a named proxy states it.
     """
@@ -171,7 +171,7 @@ class NamedOrigins:
         return send_with_origin
 
     def caller_of(self, scope: Scope) -> str:
-        """The caller's address, to which limits apply.
+        """The caller's address for limits, which proxies may forward.
 
         Behind a named proxy: the last address of `X-Forwarded-For` that is not a named proxy's.
         Earlier entries are the caller's own and prove nothing.
@@ -193,7 +193,7 @@ _PREFLIGHT: Final = {
 
 
 def _last_foreign(addresses: Iterable[str], proxies: frozenset[str]) -> str | None:
-    """The last address that is not a proxy's; None if there is none, or it is not an address."""
+    """The last address that is not a proxy's; None if there is none or it is invalid."""
     foreign = [address for address in addresses if address not in proxies]
     try:
         return str(ip_address(foreign[-1])) if foreign else None

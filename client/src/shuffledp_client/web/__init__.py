@@ -1,4 +1,4 @@
-"""The device for web pages: an ES module, its parts, an element that asks, and an example page.
+"""The device for web pages: an ES module, its parts, an element, and an example page.
 
 Pages load the module in its small form, which `build.py` makes of the source. The module loads a
 part when a round needs it, under the digest that `build.py` writes into the module.
@@ -35,10 +35,10 @@ def read_web_file(name: str) -> bytes:
 
 
 def integrity_of(name: str) -> str:
-    """The value of `integrity` by which a page pins a file (subresource integrity)."""
+    """The value of `integrity` with which a page pins a file (subresource integrity)."""
     return integrity(read_web_file(name))
 
 
 def integrity(data: bytes) -> str:
-    """The value of `integrity` for a file of these bytes."""
+    """The value of `integrity` for a file with this content."""
     return f"sha384-{base64.b64encode(hashlib.sha384(data).digest()).decode()}"

@@ -45,7 +45,7 @@ _PROPERTY_OR_TEXT: Final = re.compile(r'(?<!\.)\.[A-Za-z_]\w*|"[A-Za-z][^"\n]{3,
 
 
 def build_files(sources: Mapping[str, str]) -> dict[str, str]:
-    """The texts of all files that a build writes: small files, and the source with its pins.
+    """The contents of all built files: minified ones, and the source with its pinned parts.
 
     Args:
         sources: the texts of the module's and its parts' sources, by name of file.
@@ -56,7 +56,7 @@ def build_files(sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def pin_parts(source: str, parts: Mapping[str, str]) -> str:
-    """The module's source with the digests of these parts."""
+    """Insert the digests of these parts into the module's source."""
     for name, text in parts.items():
         pin = re.compile(rf'^(  "{re.escape(name)}": )"sha384-[^"]*"', re.MULTILINE)
         if len(pin.findall(source)) != 1:
@@ -66,7 +66,7 @@ def pin_parts(source: str, parts: Mapping[str, str]) -> str:
 
 
 def build_module(source: str, name: str = SOURCE) -> str:
-    """The small module that does what this source does, under shorter names.
+    """Minify a module: the same behaviour under shorter names.
 
     The minifier keeps the top-level names of a module. So all declarations move into one function,
     whose result is what the module exports. Top-level functions become constants, which the
@@ -92,7 +92,7 @@ def build_module(source: str, name: str = SOURCE) -> str:
 
 
 def find_reordering(source: str, module: str) -> str | None:
-    """The first property or text whose place differs between source and module; None if none does.
+    """The first property or text in another position than in the source; None without one.
 
     A minifier renames variables, but each property and text stays, in the same order.
     """
@@ -116,7 +116,7 @@ def _installed_minifier() -> str | None:
 
 
 def main() -> None:
-    """Write all files; with `--check`, fail if a present one is not what the sources give."""
+    """Write all files; with `--check`, fail if an existing file differs from its sources."""
     folder = Path(str(resources.files(__package__)))
     names = (SOURCE, *PARTS.values())
     sources = {name: (folder / name).read_text(encoding="utf-8") for name in names}
