@@ -131,6 +131,7 @@ def clear_tables() -> None:
         (QuantisedRR(max_value=24, bits=6, randomise=Fraction(24251245, 2**51)), 10**6, 1e-6),
         (RRShuffle(max_value=10155, randomise=Fraction(34222955, 2**53)), 433, 1.35e-12),
         (GeoShuffle(max_value=20556, epsilon_geo=Fraction(7158, 1000), padding=10014), 3586, 1e-6),
+        (GeoShuffle(max_value=399714, epsilon_geo=Fraction(69, 100), padding=76481), 2, 1e-12),
         (
             SGDLShuffle(
                 max_value=20556, noise_epsilon=Fraction(7158, 1000), shares=3586, padding=10014
@@ -150,7 +151,6 @@ def test_numbers_that_no_calibration_gives_cost_no_more(
 @pytest.mark.parametrize(
     ("mechanism", "honest"),
     [
-        (GeoShuffle(max_value=399714, epsilon_geo=Fraction(69, 100), padding=76481), 2),
         # Twenty tables of kept shares, asked at 19 distances: 5 s before tables were counted.
         (
             SGDLShuffle(

@@ -23,6 +23,9 @@ from shuffledp_privacy.primitives.work import spend_work
 STEP_COST = 6
 """Work of one step of the recurrence, in nodes of a contour sum."""
 
+POINT_COST = 0.1
+"""Work of one point of a law in closed form."""
+
 LONGEST_REACH = 250_000
 """Most points that a table gets for the sake of large distances, up to a factor of two; about 0.1
 s.
@@ -256,6 +259,8 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
     ratios make P(w), so the margin is the number of points times the largest error. Source:
     Propositions S2 and S3.
     """
+    if shape == 1.0:
+        return _single_noise(ratio, length)
     # A step multiplies the error by about φ²: the start's is down to about e^-80 of itself where
     # the table ends.
     first = length + math.ceil(40.0 / -math.log(ratio))
@@ -271,6 +276,24 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
     log_tail = log_pmf + np.log(tails)
     log_tail.setflags(write=False)
     return NoiseTable(shape, ratio, log_pmf, log_tail, margin)
+
+
+def _single_noise(ratio: float, length: int) -> NoiseTable:
+    """The table of one discrete Laplace noise, r = 1, in closed form: all ratios are φ.
+
+    ln P(w) = w ln φ + ln((1-φ)/(1+φ)), and P(Y >= w) = P(w)/(1-φ) for w >= 1, P(Y >= 0) = 1/(1+φ).
+    Source: Proposition S3.
+    """
+    spend_work(POINT_COST * length)
+    rest = 1.0 - ratio
+    falling: Floats = np.arange(length + 1, dtype=np.float64) * math.log(ratio)
+    log_pmf: Floats = np.asarray(falling + math.log(rest / (1.0 + ratio)))
+    log_tail: Floats = np.asarray(falling - math.log1p(ratio))
+    for values in (log_pmf, log_tail):
+        # The table is cached and shared: no one may write to it.
+        values.setflags(write=False)
+    margin = UNIT * (16 + 8 * (abs(float(falling[-1])) - math.log(rest)))
+    return NoiseTable(1.0, ratio, log_pmf, log_tail, margin)
 
 
 def _recurrence(

@@ -37,7 +37,7 @@ from shuffledp_privacy.primitives.work import spend_work
 LONGEST_SHORT_LAW = 4000.0
 """Most points of a law that is tabulated by convolution: all up to it take about 10 ms."""
 
-FEW, LONGEST_OF_FEW = 8, 200_000.0
+FEW, LONGEST_OF_FEW = 8, 500_000.0
 """Of so few noises longer laws are tabulated: E may be next to the end of their tilts, where sums
 have no digits, and calibration asks for many paddings.
 """

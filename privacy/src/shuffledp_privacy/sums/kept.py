@@ -60,6 +60,11 @@ _TRIED = np.array([0.5, 0.95, 0.999, 1.002, 1.006, 1.02, 1.06, 1.2, 1.6, 3.0, 10
 CURVE = 24
 """Points from which on a table is made, which takes as long as a dozen of them."""
 
+FEWEST = 4
+"""Of so few noises, or fewer, the characteristic function falls too slowly for sums: they are
+tabulated, or counted as none.
+"""
+
 _AT_ONCE = 4096
 """Rows of (cell, ε) evaluated together, which bounds memory."""
 
@@ -193,10 +198,21 @@ class KeptNoise(ABC):
 
 @dataclass(frozen=True, slots=True)
 class KeptLaplace(KeptNoise):
-    """Remaining whole discrete Laplace noises, as in geo-shuffle."""
+    """Remaining whole discrete Laplace noises, as in geo-shuffle.
+
+    Attributes:
+        noise: the law of one noise that is kept.
+        short: tables of the laws of the last cells, those of the fewest noises; None for none.
+    """
 
     noise: TruncatedNoise
     short: ShortLaws | None
+
+    @property
+    def _summed(self) -> Floats:
+        """Numbers of noises of the cells whose laws are not in `short`."""
+        tabulated = len(self.short.laws) if self.short else 0
+        return self.cells.counts[: self.cells.counts.size - tabulated]
 
     @property
     def log_concave(self) -> bool:
@@ -204,38 +220,43 @@ class KeptLaplace(KeptNoise):
         return True
 
     def _largest(self, distance: int) -> float:
-        return distance * (self.noise.rate if self.short else REACH * self.noise.widest_tilt)
+        every = self._summed.size == 0
+        return distance * (self.noise.rate if every else REACH * self.noise.widest_tilt)
 
     def _mean(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
+        summed = self._summed.size
+        mean = self._long(distance, epsilon) if summed else np.zeros_like(epsilon)
         if self.short is None:
-            return self._long(distance, epsilon)
-        mean = np.zeros_like(epsilon)
+            return mean
         for step in np.unique(distance).tolist():
             rows = distance == step
-            for index, mass in enumerate(self.cells.masses.tolist()):
+            for index, mass in enumerate(self.cells.masses[summed:].tolist()):
                 mean[rows] += mass * self.short.divergence(index, step, epsilon[rows])
         return mean
 
     def _long(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
         """HS at many E for one distance: from tables for whole curves, by sums for a few points."""
+        counts, masses = self._summed, self.cells.masses[: self._summed.size]
         far = int(distance.max(initial=1))
         if epsilon.size >= CURVE and (distance == far).all():
             reach = 1 << (far - 1).bit_length()
-            tables = [kept_table(self.noise, int(count), reach) for count in self.cells.counts]
+            tables = [kept_table(self.noise, int(count), reach) for count in counts]
             complete = [table for table in tables if table is not None]
             if len(complete) == len(tables):
                 curves = [table.divergence(far, epsilon) for table in complete]
-                return np.asarray(self.cells.masses @ np.array(curves), dtype=np.float64)
+                return np.asarray(masses @ np.array(curves), dtype=np.float64)
         return self._sum_laws(distance.astype(np.float64), epsilon)
 
     def _sum_laws(self, distance: Floats, epsilon: Floats) -> Floats:
-        size = self.cells.counts.size
-        law = TruncatedLaw(self.noise, np.repeat(self.cells.counts, epsilon.size))
+        counts = self._summed
+        size = counts.size
+        law = TruncatedLaw(self.noise, np.repeat(counts, epsilon.size))
         pair = TruncatedPair.of(law, np.tile(distance, size))
         # δ falls: beyond the tilts at which digits are left, that of a smaller E is taken.
         inside = np.minimum(epsilon, REACH * self.noise.widest_tilt * distance)
         upper = hockey_stick(pair, np.tile(inside, size)).upper
-        return np.asarray(self.cells.masses @ upper.reshape(size, epsilon.size), dtype=np.float64)
+        masses = self.cells.masses[:size]
+        return np.asarray(masses @ upper.reshape(size, epsilon.size), dtype=np.float64)
 
 
 def resolvable_honest(spec: GeoShuffle, honest: int, distance: int) -> int:
@@ -266,4 +287,17 @@ def kept_noise(spec: GeoShuffle, honest: int) -> KeptNoise | None:
         return None
     parts = cells(honest, geo_tail(spec.epsilon_geo, spec.padding))
     unclamped = sum_noise(Fraction(honest), spec.epsilon_geo)
-    return KeptLaplace(parts, unclamped, noise, ShortLaws.of(noise, parts.counts))
+    short = ShortLaws.of(noise, parts.counts)
+    if short is None:
+        summed = int((parts.counts > FEWEST).sum())
+        few = parts.counts[summed:]
+        short = ShortLaws.of(noise, few) if few.size else None
+        if short is None:
+            parts = _without(parts, summed)
+    return KeptLaplace(parts, unclamped, noise, short)
+
+
+def _without(parts: Cells, kept: int) -> Cells:
+    """The first `kept` cells; the others count as no noise at all, which protects less."""
+    lost = (parts.lost + float(parts.masses[kept:].sum())) * (1 + MARGIN)
+    return Cells(parts.counts[:kept], parts.masses[:kept], lost)
