@@ -37,7 +37,9 @@ def local_laplace_case(
     rows = oracle.local_laplace_rows(max_value, spec.epsilon_geo)
     rest = honest - 1
     others: list[oracle.Others] = [{value: rest} for value in range(max_value + 1)]
-    others.append({0: rest // 2, max_value: rest - rest // 2})
+    # Of one bit every composition; of more values few are at both ends of the worst dataset.
+    mixed = range(1, rest) if max_value == 1 or honest <= 5 else [rest // 2]
+    others += [{0: zeros, max_value: rest - zeros} for zeros in mixed]
     pairs = []
     for change in itertools.permutations(range(max_value + 1), 2):
         distance = abs(change[0] - change[1])

@@ -113,6 +113,57 @@ def test_every_dataset_of_few_users_lies_between_the_bounds(
         assert bounds.certified >= truth * (1 - 1e-9)
 
 
+@pytest.mark.parametrize(
+    ("top", "rate", "honest"),
+    [(2, Fraction(1), 4), (2, Fraction(1, 2), 5), (3, Fraction(1, 2), 4)],
+)
+@pytest.mark.parametrize(("share", "missed"), [(0.1, 0.025), (0.6, 1e-6)])
+def test_the_attained_delta_is_about_that_of_the_worst_dataset_of_few_users(
+    top: int, rate: Fraction, honest: int, share: float, missed: float
+) -> None:
+    spec = LocalLaplace(max_value=top, epsilon_geo=rate)
+    epsilon = share * float(rate) * top
+    truth = true_delta(spec, honest, top, epsilon)
+    attained = delta_bounds(spec, Setting(honest, honest), epsilon).attained
+    # At small ε others at both ends are slightly worse than others at one end.
+    assert truth * (1 - missed) <= attained <= truth * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 250), Fraction(2, 3), Fraction(9, 4), Fraction(12)])
+@pytest.mark.parametrize("honest", [1, 2, 5, 60])
+def test_one_bit_is_certified_by_every_composition_of_the_others(
+    rate: Fraction, honest: int
+) -> None:
+    spec = LocalLaplace(max_value=1, epsilon_geo=rate)
+    for adjacency in Adjacency:
+        for share in (0.1, 0.5, 0.9):
+            epsilon = share * float(rate)
+            truth = max(binary_delta(float(rate), honest, ones, epsilon) for ones in range(honest))
+            bounds = delta_bounds(spec, Setting(honest, honest, adjacency), epsilon)
+            # The transform's error, 1e-15 or so, is all that is added.
+            assert truth * (1 - 1e-9) <= bounds.certified <= truth * (1 + 1e-6) + 1e-13
+            assert truth * (1 - 1e-6) - 1e-13 <= bounds.attained <= truth * (1 + 1e-9)
+
+
+def binary_delta(rate: float, honest: int, ones: int, epsilon: float) -> float:
+    """δ of a change from 1 to 0 among `honest` users, `ones` of the others hold a 1."""
+    sends_one = [1 / (1 + math.exp(rate)), 1 / (1 + math.exp(-rate))]
+    others = np.ones(1)
+    for value in [1] * ones + [0] * (honest - 1 - ones):
+        others = np.convolve(others, [1 - sends_one[value], sends_one[value]])
+    laws = [np.convolve(others, [1 - chance, chance]) for chance in sends_one]
+    return float(np.maximum(laws[1] - math.exp(epsilon) * laws[0], 0.0).sum())
+
+
+@pytest.mark.parametrize("honest", [10_000, 10**6])
+@pytest.mark.parametrize("rate", [Fraction(2, 3), Fraction(12)])
+def test_one_bit_among_many_users_is_certified_closely(rate: Fraction, honest: int) -> None:
+    bounds = epsilon_bounds(
+        LocalLaplace(max_value=1, epsilon_geo=rate), Setting(honest, honest), 1e-6
+    )
+    assert bounds.attained <= bounds.certified <= 1.002 * bounds.attained
+
+
 def stop_losses(spec: LocalLaplace, before: int, after: int, growth: float, at: Floats) -> Floats:
     """Σ γ_y (V_y - t)_+ of a change, V = (a - u b)/γ, for each t of `at`."""
     rows = [law(spec, value) for value in range(spec.domain)]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -57,19 +57,30 @@ class Rates:
 
 
 class CompositionTables:
-    """Tables of P(Z >= s), Z = Bin(j, high) + Bin(h-1-j, low), for each block of compositions j."""
+    """Tables of P(Z >= s), Z = Bin(j, high) + Bin(h-1-j, low), for each block of compositions j.
 
-    def __init__(self, rates: Rates, honest: int, work: int = WORK) -> None:
+    Args:
+        rates: probabilities of a one.
+        honest: h.
+        work: most entries of all tables together.
+        few: whether only the compositions j = 0, the middle one and h - 1 are tabulated, which is
+            enough for attained numbers and not for certified ones.
+    """
+
+    def __init__(self, rates: Rates, honest: int, work: int = WORK, *, few: bool = False) -> None:
         self.rates, self.honest = rates, honest
         variance = max(rates.high * rates.not_high, rates.low * rates.not_low)
         width = 20 * math.sqrt(honest * variance) + 100
-        blocks = int(min(honest, MOST_BLOCKS, max(4, work / width)))
+        blocks = 3 if few else int(min(honest, MOST_BLOCKS, max(4, work / width)))
         # Up to three laws and two sums of them for a block.
         spend_work(blocks * (5 * LAW_COST + 3 * ENTRY_COST * width))
-        edges = np.linspace(0, honest, blocks + 1).round().astype(int)
-        self.exact = blocks == honest
-        """True if every composition has a block of its own."""
-        laws = [self._sum(int(first), int(after) - 1) for first, after in pairwise(edges)]
+        self.exact = few or blocks == honest
+        """True if every composition in the tables has a block of its own."""
+        if few:
+            laws = [self._sum(j, j) for j in sorted({0, (honest - 1) // 2, honest - 1})]
+        else:
+            edges = np.linspace(0, honest, blocks + 1).round().astype(int)
+            laws = [self._sum(int(first), int(after) - 1) for first, after in pairwise(edges)]
         self.errors = np.array([error + window.tail for window, error in laws])
         """Absolute error of every tail, a number for each block."""
         self.relative = max(window.error for window, _ in laws) + ROUNDING
@@ -151,8 +162,19 @@ class TwoOutputs:
         # From the smaller rate to the larger one the zeros are what the ones were.
         orders = dict.fromkeys([(high, low), (1 - low, 1 - high)])
         work = WORK // len(orders)
+        self.honest = honest
         self.orders = [
             (*order, CompositionTables(_rates(*order), honest, work)) for order in orders
+        ]
+
+    @cached_property
+    def tried(self) -> list[tuple[Fraction, Fraction, CompositionTables]]:
+        """Rates with tables of single compositions: all of them, or for many users three."""
+        return [
+            (high, low, tables)
+            if tables.exact
+            else (high, low, CompositionTables(tables.rates, self.honest, few=True))
+            for high, low, tables in self.orders
         ]
 
     def upper(self, epsilon: float) -> float:
@@ -173,10 +195,10 @@ class TwoOutputs:
         return min(1.0, outward(largest))
 
     def lower(self, epsilon: float) -> float:
-        """Attained δ for ε >= 0, at the worst composition; 0 for too many users."""
+        """Attained δ for ε >= 0, at the worst composition; for many users the worst of three."""
         growth = Fraction(math.exp(min(epsilon, 700.0)) * (1 + ROUNDING))
         largest = 0.0
-        for high, low, tables in self.orders:
+        for high, low, tables in self.tried:
             alpha = high - growth * low
             beta = growth * (1 - low) - (1 - high)
             margin = tables.relative

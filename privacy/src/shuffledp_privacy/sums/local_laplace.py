@@ -1,8 +1,9 @@
 """Bounds for shuffled reports of local discrete Laplace noise, clamped to 0..k.
 
 Certified: the hidden-flag blanket of the reports (K11), with a law that is at least as large in
-convex order as that of every change by at most d (docs/accounting.md, S24). Attained: all others
-hold one value, exact.
+convex order as that of every change by at most d (docs/accounting.md, S24); for k = 1 also every
+composition of the others (K6). Attained: all others hold one value, exact; for k = 1 the worst of
+all compositions.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ import numpy as np
 
 from shuffledp_core.mechanisms import LocalLaplace
 from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.histogram.binary import TwoOutputs
 from shuffledp_privacy.local.flags import COARSE, LEAST_BLANKET, MARGIN, RARE, Indices, Pair
 from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.excess import Draw, mean_excess
 from shuffledp_privacy.primitives.inversion import TOLERANCE, attained_epsilon, certified_epsilon
+from shuffledp_privacy.primitives.noise import rounded_ratio
 from shuffledp_privacy.primitives.tails import Floats, outward
 from shuffledp_privacy.sums.common import chord, distances, is_metric, probes
 
@@ -141,7 +144,11 @@ class LocalLaplaceRound:
             return min(1.0, outward(alone))
         draw, rare = self._worst_draw(distance, epsilon)
         shuffled = mean_excess(draw, self.honest, goal - rare, coarse)[1] + rare
-        return min(1.0, outward(min(alone, shuffled)))
+        bound = outward(min(alone, shuffled))
+        if self.report.max_value == 1:
+            # K6 has the outward margin itself.
+            bound = min(bound, two_outputs(self.rate, self.honest).upper(epsilon))
+        return min(1.0, bound)
 
     def curve(
         self, distance: int, epsilons: Floats, most: int = CURVE_NODES, coarse: float = 1.0
@@ -321,6 +328,9 @@ class LocalLaplaceRound:
         bounds: list[tuple[int, Callable[[float, float], float]]] = [
             (distance, partial(pair.lower, self.honest)) for distance, pair in pairs
         ]
+        if self.report.max_value == 1 and self.counts_on_others:
+            two = two_outputs(self.rate, self.honest, noisier=True)
+            bounds.append((1, lambda epsilon, _: two.lower(epsilon)))
         apart = {1, self.d_max} if self.metric else {self.d_max}
         return bounds + [(distance, partial(self._seen_alone, distance)) for distance in apart]
 
@@ -382,6 +392,21 @@ def _dataset(report: ClampedReport, before: int, after: int, other: int) -> Pair
         np.array([laws[0][~covered], laws[1][~covered]]),
         up((report.high + report.low) * abs(before - after)),
     )
+
+
+@lru_cache(maxsize=8)
+def two_outputs(rate: Fraction, honest: int, *, noisier: bool = False) -> TwoOutputs:
+    """The round of k = 1, binary randomised response that sends the other bit at φ/(1 + φ) (K6).
+
+    A report at a larger φ is one at a smaller φ, of which some are flipped: φ is rounded down, or
+    up if `noisier`, for attained numbers.
+    """
+    ratio = Fraction(rounded_ratio(rate))
+    if noisier:
+        # Rounded down by at most 5 + 2 ε_geo units.
+        ratio = min(Fraction(1), ratio * (1 + math.ceil(8 + 4 * rate) * Fraction(1, 2**53)))
+    low = ratio / (1 + ratio)
+    return TwoOutputs(1 - low, low, honest)
 
 
 def local_laplace_round(spec: LocalLaplace, setting: Setting) -> LocalLaplaceRound:
