@@ -155,6 +155,31 @@ def binary_delta(rate: float, honest: int, ones: int, epsilon: float) -> float:
     return float(np.maximum(laws[1] - math.exp(epsilon) * laws[0], 0.0).sum())
 
 
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize(
+    ("top", "rate"),
+    [
+        (2, Fraction(14_995, 100)),
+        (10, Fraction(2_999, 100)),
+        (300, Fraction(9_995, 10_000)),
+        (1000, Fraction(3, 10)),
+        (290, Fraction(1)),
+    ],
+)
+def test_outputs_too_rare_for_the_sum_are_charged(
+    top: int, rate: Fraction, adjacency: Adjacency
+) -> None:
+    spec = LocalLaplace(max_value=top, epsilon_geo=rate)
+    honest = 1000
+    total = 0.7 * top * float(rate)
+    epsilon = total / top if adjacency is Adjacency.METRIC else total
+    # All others hold k: is any report 0? The chance is 1/(1 + φ), or at most h φ^k.
+    ratio = math.exp(-float(rate))
+    seen = 1 / (1 + ratio) - honest * math.exp(total - top * float(rate))
+    assert seen > 0.5
+    assert delta_bounds(spec, Setting(honest, honest, adjacency), epsilon).certified >= seen
+
+
 @pytest.mark.parametrize("honest", [10_000, 10**6])
 @pytest.mark.parametrize("rate", [Fraction(2, 3), Fraction(12)])
 def test_one_bit_among_many_users_is_certified_closely(rate: Fraction, honest: int) -> None:

@@ -143,7 +143,9 @@ class LocalLaplaceRound:
         if not self.counts_on_others:
             return min(1.0, outward(alone))
         draw, rare = self._worst_draw(distance, epsilon)
-        shuffled = mean_excess(draw, self.honest, goal - rare, coarse)[1] + rare
+        shuffled = rare
+        if draw.masses.size:
+            shuffled += mean_excess(draw, self.honest, goal - rare, coarse)[1]
         bound = outward(min(alone, shuffled))
         if self.report.max_value == 1:
             # K6 has the outward margin itself.
@@ -247,7 +249,8 @@ class LocalLaplaceRound:
         ]
         masses = np.concatenate([law[0] for law in laws])
         values = np.concatenate([law[1] for law in laws])
-        often = masses * self.honest > RARE / masses.size
+        # What is left out of the sum is charged in full: its values may be as large as 1/mass.
+        often = (masses * self.honest > RARE / max(1, masses.size)) & (masses > LEAST_BLANKET)
         rare = float((np.maximum(values, 0.0) * masses)[~often].sum()) * (1 + MARGIN)
         return Draw(masses[often], values[often]), rare
 
@@ -281,7 +284,7 @@ class LocalLaplaceRound:
         share = np.clip(np.nan_to_num(share, nan=1.0), 0.0, 1.0)
         all_masses = np.concatenate([mass * share, mass * (1 - share)])
         all_values = np.concatenate([left, right])
-        usable = (all_masses > LEAST_BLANKET) & (sign * all_values > 0)
+        usable = (all_masses > 0) & (sign * all_values > 0)
         # Less mass than there is, by more than all rounding: a looser bound.
         return all_masses[usable] * (1 - MARGIN / 4), all_values[usable]
 
