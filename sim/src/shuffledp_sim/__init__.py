@@ -1,1 +1,1 @@
-"""Whole systems on one machine: demo, fleets of simulated users, attacks, experiments."""
+"""Whole systems on one machine: demos, fleets of simulated users, load tests, attacks."""

@@ -1,4 +1,4 @@
-"""Files of a simulated round with corrupt nodes, for `shuffledp_adversary.tracing` to attack."""
+"""Files of a simulated round with corrupt nodes, which `shuffledp_adversary.tracing` attacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRUTH: Final = "truth.npz"
 
 
 def keep_truth(folder: Path, credentials: Sequence[bytes], values: NDArray[np.int64]) -> None:
-    """Writes every user's credential and value into a round's folder; simulators only."""
+    """Write every user's credential and value into a round's folder; simulators only."""
     folder.mkdir(parents=True, exist_ok=True)
     packed = np.frombuffer(b"".join(credentials), dtype=np.uint8).reshape(-1, CREDENTIAL_BYTES)
     np.savez(folder / TRUTH, allow_pickle=False, credentials=packed, values=values)

@@ -103,7 +103,7 @@ class DemoOptions:
 
 @dataclass(frozen=True)
 class FinishedRound:
-    """A finished round.
+    """A finished demo round: its report, and the evidence of corrupt nodes.
 
     Attributes:
         report: its outcome.
@@ -142,7 +142,7 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
 
 
 def load_people(options: DemoOptions) -> tuple[DemoOptions, Column]:
-    """The users' values, and the options with the question and the largest value that fit them.
+    """Load the users' values; return them with options whose question and range fit them.
 
     Raises:
         UsageError: the question or the data cannot be used.
@@ -164,7 +164,7 @@ def load_people(options: DemoOptions) -> tuple[DemoOptions, Column]:
 
 
 def _save(played: FinishedRound, out: Path) -> None:
-    """Save the documents in `out`, else in a new temporary folder, as the analyst has ended."""
+    """Save the documents in `out`, or else in a new temporary folder, as the analyst has ended."""
     try:
         save_round(played.report, out / played.report.round_id, played.keys, played.evidence)
     except OSError as error:
@@ -184,7 +184,7 @@ def _save(played: FinishedRound, out: Path) -> None:
 
 
 def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> FinishedRound:
-    """Plays one round, and attacks it with the logs of its corrupt nodes, if any.
+    """Play one round, and attack it with the logs of its corrupt nodes, if there are any.
 
     Args:
         options: of the round.
@@ -222,7 +222,7 @@ def _tracer() -> Callable[[Path], TraceOutcome]:
 async def run_demo(
     options: DemoOptions, column: Column, stages: Stages, folder: Path
 ) -> FinishedRound:
-    """Run one round over processes, with its corrupt nodes' evidence but without an attack on it.
+    """Run one round in real processes, and keep its corrupt nodes' evidence without attacking it.
 
     Raises:
         ShuffleDPError: whatever ended the round.
@@ -268,7 +268,7 @@ async def run_demo(
 
 
 def _with_texts(report: RoundReport, options: DemoOptions, column: Column) -> RoundReport:
-    """The report with the frequent texts of an open list; as it is for other questions."""
+    """Add to a report the frequent texts of an open list; other reports are unchanged."""
     if options.wording is None or not options.wording.is_open or options.data is None:
         return report
     open_list = find_in_simulation(
@@ -298,7 +298,7 @@ async def keep_evidence(
     values: NDArray[np.int64],
     folder: Path,
 ) -> None:
-    """Saves the board, the corrupt nodes' logs and the ground truth in a round's folder.
+    """Save the board, the corrupt nodes' logs and the true values in a round's folder.
 
     See `tracing.trace`.
     """
@@ -335,7 +335,7 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
 
 
 def _budget(options: DemoOptions) -> LocalBudget:
-    """A budget that no round exceeds, for a system that runs a single round.
+    """A budget that the round does not exceed, for a system that runs only this round.
 
     The cost that the ledger charges may be far above the round's target: under metric adjacency
     with a smaller `max_distance` it is the cost of a change across the whole domain.

@@ -47,7 +47,7 @@ async def run_round(
     capped: int = 0,
     credentials: list[bytes] | None = None,
 ) -> RoundReport:
-    """Opens a round, plays one user per value, and waits for the verified result.
+    """Open a round, play one user per value, and wait for the verified result.
 
     Args:
         system: running processes.
@@ -91,7 +91,7 @@ async def _until_ended(
     stages: Stages,
     clock: StageClock,
 ) -> Signed:
-    """Waits for the signed result; raises the first failure of follower, fleet or a process."""
+    """Wait for the signed result; raise the first failure of follower, fleet or a process."""
     follower = asyncio.ensure_future(follow_round(control, round_id, stages, clock))
     others = [asyncio.ensure_future(fleet.submit()), asyncio.ensure_future(_watch(system))]
     try:
@@ -115,5 +115,5 @@ async def _watch(system: LocalSystem) -> None:
 
 
 def count_truth(mechanism: Mechanism, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Exact answer over all values: the histogram, shape (k,), or the sum, shape (1,)."""
+    """Exact answer for these values: the histogram, shape (k,), or the sum, shape (1,)."""
     return mechanism.truth(values)

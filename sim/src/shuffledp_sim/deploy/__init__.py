@@ -1,1 +1,1 @@
-"""Deployments in one folder on this machine that outlive the terminal: `shuffledp deploy`."""
+"""Deployments in a folder of this machine that keep running after logout: `shuffledp deploy`."""

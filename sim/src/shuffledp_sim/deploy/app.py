@@ -1,4 +1,4 @@
-"""Commands of `shuffledp deploy`: make, start, stop and show a deployment in one folder.
+"""Commands of `shuffledp deploy`: create, start, stop and show a deployment in one folder.
 
 See docs/by-hand.md.
 """

@@ -1,4 +1,4 @@
-"""A process that outlives its parent, and is found again by a lock that it holds while it runs.
+"""A process that outlives its parent, and is identified by a lock that it holds while it runs.
 
 A process id in a file may later belong to another process. So the file is also locked, through a
 descriptor that the process inherits: while the lock is held, the id is right.
@@ -29,7 +29,7 @@ next moment.
 
 @dataclass(frozen=True)
 class DetachedProcess:
-    """One process of a deployment in `folder`, with its own session, its log and its lock."""
+    """One process of a deployment in `folder`, with its own session, log and lock file."""
 
     name: str
     command: tuple[str, ...]
@@ -37,7 +37,7 @@ class DetachedProcess:
 
     @property
     def log(self) -> Path:
-        """File for its standard output and error."""
+        """File for the process's standard output and error."""
         return self.folder / "log" / f"{self.name}.log"
 
     @property
@@ -46,7 +46,7 @@ class DetachedProcess:
 
     @property
     def running(self) -> bool:
-        """True while it lives."""
+        """True while the process runs."""
         with contextlib.suppress(FileNotFoundError), self._lock.open("rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -55,7 +55,7 @@ class DetachedProcess:
         return False
 
     def start(self) -> None:
-        """Starts it, unless it runs.
+        """Start the process, unless it runs.
 
         It gets no terminal, and no signals of the terminal that started it.
         """
@@ -80,12 +80,12 @@ class DetachedProcess:
             process.returncode = 0  # no one here waits for it
 
     def ask_to_stop(self) -> None:
-        """Sends SIGTERM to it and all of its children."""
+        """Send SIGTERM to the process and all of its children."""
         if self.running:
             self._signal(signal.SIGTERM)
 
     def clear(self) -> None:
-        """Wait for its end and kill the rest of its group, also the children of a killed one."""
+        """Wait until the process ends, and kill the remaining processes of its group."""
         deadline, was_running = time.monotonic() + STOP_SECONDS, self.running
         while self.running and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
@@ -96,7 +96,7 @@ class DetachedProcess:
             time.sleep(_POLL_SECONDS)
 
     def last_words(self) -> str:
-        """The last line of its log, for error messages."""
+        """The last line of the process's log, for error messages."""
         lines = (
             self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
         )
@@ -115,7 +115,7 @@ class DetachedProcess:
 
 
 def _exists(pid: int | None) -> bool:
-    """True if a process has this id, so that its process group may belong to someone else."""
+    """True if some process has this id, so that its process group may be another program's."""
     if pid is None:
         return False
     try:

@@ -52,7 +52,7 @@ _TRIES: Final = 100
 
 
 def make(folder: Path, *, devices: int, nodes: int, gateway: bool = False) -> Deployment:
-    """Makes a deployment in a folder; `gateway`: with one, which also serves a page.
+    """Create a deployment in a folder, on request with a gateway, which also serves a page.
 
     Raises:
         ConfigError: the folder already holds something, or no ports are free.
@@ -84,7 +84,7 @@ def make(folder: Path, *, devices: int, nodes: int, gateway: bool = False) -> De
 
 
 def sample_round(folder: Path, devices: int, *, gateway: bool = False) -> str:
-    """The command of a round that every device's policy allows and the budget covers twice.
+    """The command of a round that every device's policy allows, and the budget covers twice.
 
     With a gateway, one person more may answer, on its page.
     """
@@ -98,7 +98,7 @@ def sample_round(folder: Path, devices: int, *, gateway: bool = False) -> str:
 
 
 def page_address(folder: Path) -> str:
-    """The address of the page that the deployment's gateway serves."""
+    """Address of the page that the deployment's gateway serves."""
     web = load_config(folder / f"{GATEWAY}.toml", GatewayConfig).web
     assert web is not None, "our gateways serve pages"  # noqa: S101 - for the types
     return f"http://{web.listen}/v1/web/example.html"

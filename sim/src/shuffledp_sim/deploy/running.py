@@ -1,4 +1,4 @@
-"""Control of the processes of a deployment that `shuffledp deploy init` made."""
+"""Starts, stops and checks the processes of a deployment made by `shuffledp deploy init`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Announcing(ProbedConfig, frozen=True, kw_only=True, forbid_unknown_fields
 
 @dataclass(frozen=True)
 class DeployedProcess:
-    """One process, its address, and a probe that raises unless it serves."""
+    """One process of a deployment, its address, and a probe that raises unless it serves."""
 
     process: DetachedProcess
     address: str
@@ -51,7 +51,7 @@ class DeployedProcess:
         return self.process.name
 
     async def answers(self) -> bool:
-        """True if it serves."""
+        """True if the process serves."""
         try:
             await self.probe()
         except (ShuffleDPError, OSError):
@@ -69,7 +69,7 @@ class ProcessHealth:
 
 
 def members(folder: Path) -> list[DeployedProcess]:
-    """All processes of the deployment, the broker first.
+    """All processes of the deployment, with the broker first.
 
     Raises:
         ConfigError: the folder is not a deployment, or a configuration in it cannot be used.
@@ -124,7 +124,7 @@ def _member(
 
 
 def start_all(folder: Path) -> list[str]:
-    """Starts every process that does not run and waits until all are healthy.
+    """Start every process that does not run, and wait until all are healthy.
 
     Returns the names of those started.
 
@@ -144,7 +144,7 @@ def start_all(folder: Path) -> list[str]:
 
 
 def stop_all(folder: Path) -> list[str]:
-    """Stops every process; returns the names of those that ran."""
+    """Stop every process; return the names of those that were running."""
     everybody = members(folder)
     ran = [member.name for member in everybody if member.process.running]
     _stop(everybody)
@@ -152,7 +152,7 @@ def stop_all(folder: Path) -> list[str]:
 
 
 def look(folder: Path) -> list[ProcessHealth]:
-    """Checks the health of every process."""
+    """Check the health of every process."""
 
     async def health(member: DeployedProcess) -> str:
         if not member.process.running:

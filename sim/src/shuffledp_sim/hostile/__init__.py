@@ -1,1 +1,1 @@
-"""Hostile callers, which a deployment must withstand."""
+"""Hostile callers that a deployment must withstand."""

@@ -1,4 +1,4 @@
-"""A raw HTTP/2 client that can send what no well-behaved library would send.
+"""A raw HTTP/2 client that can send what no correct library would send.
 
 Frames as in RFC 9113, header fields as literals without indexing (RFC 7541, 6.2.2), gRPC's messages
 on top.
@@ -25,19 +25,19 @@ _LARGEST_FRAME: Final = 2**14
 
 
 def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
-    """Encodes one frame (RFC 9113, 4.1)."""
+    """Encode one frame (RFC 9113, 4.1)."""
     return (
         len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
     )
 
 
 def message(data: bytes, announced: int | None = None) -> bytes:
-    """Encodes a message in gRPC's framing; `announced` claims another length than it has."""
+    """Encode a message in gRPC's framing; `announced` replaces the true length."""
     return b"\0" + (len(data) if announced is None else announced).to_bytes(4, "big") + data
 
 
 def field(name: str, value: str) -> bytes:
-    """Encodes one header field, never indexed, never compressed."""
+    """Encode one header field, never indexed, never compressed."""
     return b"\0" + _text(name) + _text(value)
 
 
@@ -58,7 +58,7 @@ def _length(number: int) -> bytes:
 
 
 class RawCaller:
-    """One connection with the TLS key in `keys`, and any number of calls on it.
+    """One connection with the TLS key in `keys`, for any number of calls.
 
     It answers pings and keeps reading.
 
@@ -98,7 +98,7 @@ class RawCaller:
         """Calls that the other side has ended."""
 
     async def open(self) -> None:
-        """Connects. Raises `OSError` when the other side refuses."""
+        """Connect. Raises `OSError` if the other side refuses."""
         self._reader, self._writer = await asyncio.open_connection(
             *self._address, ssl=self._context, server_hostname=self._name, local_addr=self._source
         )
@@ -113,11 +113,11 @@ class RawCaller:
 
     @property
     def open_still(self) -> bool:
-        """True while the other side has not hung up."""
+        """True until the other side hangs up."""
         return self._answering is not None and not self._answering.done()
 
     def call(self, method: str) -> int:
-        """Begins a call of a full method name; returns its stream."""
+        """Begin a call of a full method name; return its stream."""
         stream = next(self._streams)
         fields = [
             (":method", "POST"), (":scheme", "https"), (":path", method), (":authority",
@@ -130,7 +130,7 @@ class RawCaller:
         return stream
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
-        """Send bytes of a call, as soon as the other side's window admits them.
+        """Send bytes on a call as soon as the other side's window admits them.
 
         `end` ends the request with them.
         """
@@ -140,7 +140,7 @@ class RawCaller:
         self._flush()
 
     async def drain(self) -> None:
-        """Wait until the bytes that the window admits are nearly written.
+        """Wait until nearly all bytes that the window admits are written.
 
         Raises `OSError` for a lost connection.
         """
@@ -183,7 +183,7 @@ class RawCaller:
         self._flush()
 
     async def close(self) -> None:
-        """Hang up; no socket is left when this returns."""
+        """Hang up; every socket is closed when this returns."""
         if self._answering is not None:
             self._answering.cancel()
             self._writer.transport.abort()

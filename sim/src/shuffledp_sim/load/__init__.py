@@ -1,4 +1,4 @@
-"""Open-loop load tests of a deployed entry node with real submissions: `shuffledp load`.
+"""Open-loop load tests of a running entry node with real submissions: `shuffledp load`.
 
 None of the submissions may be lost.
 """

@@ -1,4 +1,4 @@
-"""Open-loop driver: arrivals of users, and the outcome and latency of each.
+"""Open-loop driver: users arrive at given times, and each one's outcome and latency are recorded.
 
 Open loop: arrivals do not wait for answers, as real users do not wait for each other. Each latency
 counts from the moment at which the user *meant* to start. A driver that waits for a slow server
@@ -24,7 +24,7 @@ Seconds = NDArray[np.float64]
 def arrival_times(
     process: ArrivalProcess, rate: float, count: int, random: np.random.Generator
 ) -> Seconds:
-    """Intended starting times: shape (count,), in seconds from the first possible moment, rising.
+    """Planned starting times: shape (count,), in seconds from the start, ascending.
 
     Args:
         process: the arrival process.
@@ -63,12 +63,12 @@ class Timeline:
 
     @property
     def latency(self) -> Seconds:
-        """Time from the intended start to the answer, the driver's own lateness included."""
+        """Seconds from the planned start to the answer, with the driver's delay."""
         return self.finished - self.intended
 
     @property
     def lateness(self) -> Seconds:
-        """Delay of the driver.
+        """Seconds by which the driver started each user late.
 
         When this is no longer small, the driver is the bottleneck and not the server.
         """
@@ -80,7 +80,7 @@ async def drive(
     send: Callable[[int], Awaitable[str]],
     progress: Callable[[int, int], None] | None = None,
 ) -> Timeline:
-    """Starts `send(user)` at each intended time, whatever the earlier ones do.
+    """Start `send(user)` at each planned time, whether or not earlier ones have ended.
 
     Returns when all are over.
 

@@ -18,7 +18,7 @@ from shuffledp_sim.load.run import run_load
 
 
 def run_load_command(options: LoadOptions, report_file: Path | None, *, as_json: bool) -> None:
-    """Runs the test, prints the figures and writes the report file.
+    """Run the test, print its figures, and write the report file.
 
     Raises, after the figures are out:
         ReceiptMissingError: a submission was acknowledged and lost.

@@ -38,14 +38,14 @@ _ESTABLISHED: Final = "01"
 
 @dataclass(frozen=True)
 class EntryConnections:
-    """Established connections. `handshakes`: seconds that each took, shape (connections,)."""
+    """Open connections. `handshakes`: seconds that each took, shape (connections,)."""
 
     entries: tuple[EntryNode, ...]
     handshakes: NDArray[np.float64]
 
 
 def allow_open_files(connections: int) -> None:
-    """Makes sure that this process, and those it starts, may open that many connections.
+    """Ensure that this process and its children may open this many connections.
 
     Raises:
         UsageError: the hard limit forbids it.
@@ -69,7 +69,7 @@ async def connect_users(
     count: int,
     progress: Callable[[int, int], None],
 ) -> AsyncIterator[EntryConnections]:
-    """Opens `count` connections to the round's entry node, each ready for calls.
+    """Context with `count` connections to the round's entry node, each ready for calls.
 
     None of them retries by itself.
 
@@ -99,7 +99,7 @@ async def connect_users(
 
 
 def established_to(address: str) -> int | None:
-    """Number of established TCP connections of this process to a port, by the kernel's table.
+    """Number of this process's open TCP connections to a port, from the kernel's table.
 
     None without one.
     """

@@ -1,4 +1,4 @@
-"""Submissions sealed before the arrivals begin, on disk.
+"""Submissions that are sealed before users arrive, on disk.
 
 They fit the keys of one round and no other.
 
@@ -47,7 +47,7 @@ class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def exists(folder: Path) -> bool:
-    """True if the folder holds a whole corpus: `corpus.json` is written last."""
+    """True if the folder has a complete corpus; `corpus.json` is written last."""
     return (folder / _ABOUT).exists()
 
 
@@ -59,7 +59,7 @@ async def seal_corpus(
     progress: Callable[[int, int], None],
     total: int,
 ) -> None:
-    """Seals every user's submission into `folder`, which gets created and must not hold anything.
+    """Seal every user's submission into `folder`, which is created and must be empty.
 
     Args:
         folder: where; readable only by its owner.
@@ -113,7 +113,7 @@ class Corpus:
     """A corpus on disk, open for reading. Use as a context manager."""
 
     def __init__(self, folder: Path, round_id: str, users: int) -> None:
-        """Raises `UsageError` when it is damaged, for another round, or has fewer users."""
+        """Open the corpus; `UsageError` if it is damaged, too small, or of another round."""
         try:
             self.about = msgspec.json.decode((folder / _ABOUT).read_bytes(), type=About)
             if self.about.round_id != round_id:

@@ -53,7 +53,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls of the users. Each call is accepted, refused, or counted here as unanswered.
+    """Number of calls by outcome: each is accepted, refused, or unanswered.
 
     Attributes:
         of_users: calls of each user, at least 1, shape (users,).
@@ -66,7 +66,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class LoadMeasurements:
-    """Measurements until the last answer.
+    """Measurements from the start until the last answer.
 
     Attributes:
         timeline: of every user.
@@ -87,7 +87,7 @@ class LoadMeasurements:
 
 @dataclass(frozen=True)
 class Ending:
-    """Outcome of the round: accepted users missing on the board, reports counted, and failure."""
+    """Outcome of the round: accepted users missing on the board, counted reports, and failure."""
 
     lost: int | None
     counted: int | None
@@ -96,7 +96,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """Report of one load test. Rates are users a second; unknown figures are None.
+    """Report of one load test. Rates are in users per second; unknown figures are None.
 
     Attributes:
         offered: users who wanted to submit.
@@ -171,7 +171,7 @@ class LoadReport:
         peaks: Mapping[str, Usage | None],
         seconds: dict[str, float],
     ) -> LoadReport:
-        """Computes all figures of one test; `peaks` by process, at the end of the round."""
+        """Compute all figures of a test; `peaks` are by process, at the end of the round."""
         timeline, geometry, after = collected.timeline, verified.geometry, collected.after
         receipts = accepted_users(timeline)
         accepted, refused, unanswered = outcomes_of(timeline)
@@ -223,7 +223,7 @@ def _used_seconds(before: Usage | None, after: Usage | None) -> float | None:
 
 
 def outcomes_of(timeline: Timeline) -> tuple[int, dict[str, int], dict[str, int]]:
-    """Numbers of users accepted, refused by reason, and unanswered by reason."""
+    """Number of accepted users, and of refused and unanswered ones by reason."""
     counts = Counter(timeline.outcomes)
     accepted = counts.pop(ACCEPTED, 0)
     unanswered = {name: counts.pop(name) for name in list(counts) if name.startswith(UNANSWERED)}
@@ -232,18 +232,18 @@ def outcomes_of(timeline: Timeline) -> tuple[int, dict[str, int], dict[str, int]
 
 
 def accepted_users(timeline: Timeline) -> NDArray[np.int64]:
-    """Numbers of the users who hold a receipt, rising."""
+    """Numbers of the users who hold a receipt, ascending."""
     return np.flatnonzero(np.array(timeline.outcomes) == ACCEPTED)
 
 
 def rate_of(moments: NDArray[np.float64]) -> float:
-    """Events a second from 0 to the last; 0 for none."""
+    """Events per second from time 0 to the last event; 0 without events."""
     last = float(moments.max(initial=0.0))
     return len(moments) / last if last > 0 else 0.0
 
 
 def count_lost(geometry: Geometry, board: bytes, submissions: Iterable[bytes]) -> int:
-    """Number of submissions of which not every message is on the board, once and unchanged.
+    """Number of submissions that are not on the board with every message, once and unchanged.
 
     Args:
         geometry: of the round.

@@ -19,7 +19,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Usage:
-    """Resources used by a process, or by it and all of its descendants.
+    """Resources used by a process, or by a process and all of its descendants.
 
     Attributes:
         peak_bytes: sum of the largest resident sizes so far; pages shared between them count more
@@ -32,7 +32,7 @@ class Usage:
 
 
 def usage_of(pid: int, *, alone: bool = False) -> Usage | None:
-    """Resources that a process (and, unless `alone`, its descendants) has used so far.
+    """Resources used so far by a process and, unless `alone`, by its descendants.
 
     None when unknown.
     """
@@ -44,7 +44,7 @@ def usage_of(pid: int, *, alone: bool = False) -> Usage | None:
 
 
 def check_metrics_url(url: str) -> None:
-    """Raises `UsageError` unless this is the address of a page."""
+    """Raise `UsageError` unless this is the URL of a metrics page."""
     if not url.startswith(("http://", "https://")):
         raise UsageError(
             f"the address of a metrics page must be http://host:port/metrics, not {url!r}"
@@ -52,7 +52,7 @@ def check_metrics_url(url: str) -> None:
 
 
 def usage_from_metrics(url: str) -> Usage | None:
-    """Resources that a process reports on its Prometheus metrics page.
+    """Resources of a process, as reported on its Prometheus metrics page.
 
     None when it does not answer.
     """
@@ -90,7 +90,7 @@ def _own_usage(pid: int) -> Usage:
 
 
 def machine() -> str:
-    """Processor, cores and memory, to name the machine beside its figures."""
+    """Processor, cores and memory of this machine, in one line."""
     info = Path("/proc/cpuinfo")
     names = [
         line.partition(":")[2].strip() for line in _lines(info) if line.startswith("model name")

@@ -1,4 +1,4 @@
-"""Run of a load test: round, pre-sealed users, connections, arrivals, end, check of receipts."""
+"""A load test: round, sealed users, connections, arrivals, end, and check of receipts."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ _LOCAL_BUDGET: Final = 1e6
 
 @dataclass(frozen=True)
 class LoadOutcome:
-    """Figures of a load test, and each user's times for the picture."""
+    """Figures of a load test, and each user's times for the plot."""
 
     report: LoadReport
     timeline: Timeline
 
 
 async def run_load(options: LoadOptions, stages: Stages) -> LoadOutcome:
-    """Runs one load test.
+    """Run one load test.
 
     Raises:
         ShuffleDPError: it could not be run. A round that fails at its end is reported, with its
@@ -93,7 +93,7 @@ async def run_load(options: LoadOptions, stages: Stages) -> LoadOutcome:
 async def _system(
     options: LoadOptions, folder: Path, stages: Stages
 ) -> AsyncIterator[tuple[System, dict[str, int]]]:
-    """The system under test, and its processes by name where they run on this machine."""
+    """Context with the system under test, and its processes by name if they run here."""
     if options.keys is not None:
         yield DeployedSystem(open_deployment(options.keys), options.population, None), {}
         return
@@ -110,7 +110,7 @@ async def _system(
 
 
 class LoadTest:
-    """One load test on a running system; `run` is called once.
+    """One load test on a running system; call `run` once.
 
     Args:
         system: under test.
@@ -140,7 +140,7 @@ class LoadTest:
         self._clock = StageClock()
 
     async def run(self) -> LoadOutcome:
-        """Opens or finds the round and runs the test.
+        """Open or find the round, and run the test.
 
         If the test cannot continue, a round that it opened is aborted.
         """
@@ -236,7 +236,7 @@ class LoadTest:
         self._stages.update(stage, done, total)
 
     async def _ending(self, corpus: Corpus, timeline: Timeline, signed: Signed) -> Ending:
-        """Checks the published board for every user with a receipt."""
+        """Check the published board for every user with a receipt."""
         deployment, receipts = self._system.deployment, accepted_users(timeline)
         try:
             result = read_result(deployment, signed)
@@ -254,7 +254,7 @@ class LoadTest:
 
 
 class Users:
-    """Users as they arrive: each submits as the real client does, and its calls are counted.
+    """Arriving users: each submits as the real client does, and its calls are counted.
 
     Each reads its sealed submission, sends it, checks the receipt, and asks again while there
     is no answer. Repeating is harmless: the node gives the same receipt again.

@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Asks for SIGTERM at the parent's death (Linux only); ends at once when it has died already.
+    """Ask the kernel for SIGTERM at the parent's death (Linux only); exit if it is already dead.
 
     `parent` is its process id; None: the one in the environment.
     """
@@ -33,7 +33,7 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 def main() -> None:
-    """Becomes the module named on the command line, which ends with the parent."""
+    """Become the module named on the command line, which ends with the parent."""
     end_with_parent()
     os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])  # noqa: S606 - no shell is wanted
 

@@ -1,4 +1,4 @@
-"""A process that has imported everything, and forks the parties' processes.
+"""A fork server: a process that has imported everything, and forks the parties' processes.
 
 `python -m shuffledp_sim.system.nursery SOCKET`.
 
@@ -48,12 +48,12 @@ _MESSAGE_BYTES: Final = 2**16
 
 
 def available() -> bool:
-    """Whether this system has what a nursery needs: Linux does."""
+    """True if this system has what a fork server needs, as Linux does."""
     return sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
 class ForkedProcess:
-    """A process of a nursery.
+    """A process that a fork server started.
 
     It is known by a descriptor, so no later process of the same number is taken for it.
     """
@@ -66,7 +66,7 @@ class ForkedProcess:
         os.close(self._descriptor)
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait for its end, at most this many seconds (None: no limit); True if it has ended."""
+        """Wait until the process ends, at most `seconds` (None: no limit); True if it has ended."""
         return bool(select.select([self._descriptor], [], [], seconds)[0])
 
     def kill(self) -> None:
@@ -76,7 +76,7 @@ class ForkedProcess:
 
 
 class Nursery:
-    """A nursery of this process, from `begin` to `close`; its output goes to the file `log`."""
+    """A fork server of this process, from `begin` to `close`; its output goes to the file `log`."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -85,7 +85,7 @@ class Nursery:
         self._ready = False
 
     def begin(self) -> None:
-        """Starts it, unless it runs; it then imports for a second.
+        """Start the fork server, unless it runs; it then imports for a second.
 
         It ends with the thread that calls this.
         """
@@ -105,7 +105,7 @@ class Nursery:
             )
 
     def until_ready(self) -> None:
-        """Waits until everything is imported. Raises `ConfigError` when it ended instead."""
+        """Wait until everything is imported. Raises `ConfigError` if the server ended instead."""
         if self._ready:
             return
         if self._connection().recv(_MESSAGE_BYTES) == b"":
@@ -118,7 +118,7 @@ class Nursery:
         self._ready = True
 
     def start(self, command: Sequence[str], log: Path) -> ForkedProcess:
-        """Runs a module with its arguments; both of its streams are appended to `log`.
+        """Fork a process for a module with arguments; its output is appended to `log`.
 
         Raises:
             ConfigError: the nursery did not start.
@@ -137,7 +137,7 @@ class Nursery:
         return ForkedProcess(int(answer), descriptors[0])
 
     def close(self) -> None:
-        """Ends it, and with it whatever it has started and still runs. Safe to call twice."""
+        """End the server and every process that it started. Safe to call twice."""
         self._ready = False
         if self._socket is not None:
             self._socket.close()
@@ -177,7 +177,7 @@ def main() -> None:
 
 
 def _parse_options() -> None:
-    """Parse a command line, as every child will: typer loads its converters with the first one.
+    """Parse a command line before forking: typer loads its converters at the first one.
 
     They take a quarter of a second of a processor in each process.
     """
@@ -191,7 +191,7 @@ def _parse_options() -> None:
 
 
 def _serve(connection: socket.socket) -> list[str] | None:
-    """Forks as it is asked. In a child it returns the command; in the nursery None, at the end."""
+    """Fork on request; return the command in a child, and None in the server at its end."""
     nursery = os.getpid()
     with connection:
         connection.send(b"ready")
@@ -215,7 +215,7 @@ def _serve(connection: socket.socket) -> list[str] | None:
 
 
 def _become(log: Path, nursery: int) -> None:
-    """Give the child what a new process has: its own group, signals, log, and randomness."""
+    """Set up a child as a new process: its own group, signals, log, and randomness."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})

@@ -1,4 +1,4 @@
-"""Ports of this machine for servers that are started, stopped and started again."""
+"""Reserved ports of this machine, for servers that are stopped and started again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Ports:
         self.numbers: list[int] = [holder.getsockname()[1] for holder in self._sockets]
 
     def close(self) -> None:
-        """Releases all ports. Safe to call twice."""
+        """Release all ports. Safe to call twice."""
         for holder in self._sockets:
             holder.close()
 

@@ -1,4 +1,4 @@
-"""Local deployment as processes of this machine: keys, configs, broker, accountant, nodes, analyst.
+"""A local deployment: keys, configurations, broker, accountant, nodes and analyst as processes.
 
 Every process is the one that is deployed for real, run by its own command line; only the addresses
 are local, and what they import is imported once, by a process that they are forked from. Nothing
@@ -52,7 +52,7 @@ class LocalBudget:
 
 
 class _OwnProcess:
-    """A process that is started from nothing, as a deployed one is.
+    """A process that is started without a fork server, as a deployed one is.
 
     The interface of `ForkedProcess`.
     """
@@ -81,7 +81,7 @@ class _OwnProcess:
 
 
 class LocalProcess:
-    """One process of the system, a module with arguments, forked by a nursery if there is one.
+    """One process of the system: a module with arguments, started by a fork server if there is one.
 
     Its log is a file.
     """
@@ -96,7 +96,7 @@ class LocalProcess:
         self._process: _OwnProcess | ForkedProcess | None = None
 
     def start(self) -> None:
-        """Starts it, also again; the log is appended to."""
+        """Start the process, or start it again; the log is appended to."""
         if self._nursery is None:
             self._process = _OwnProcess(self.command, self.log)
         else:
@@ -104,30 +104,30 @@ class LocalProcess:
 
     @property
     def pid(self) -> int:
-        """The process id; `ValueError` when it was never started."""
+        """The process id; `ValueError` if the process was never started."""
         if self._process is None:
             raise ValueError(f"{self.name} is not started")
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """True while it runs."""
+        """True while the process runs."""
         return self._process is not None and not self._process.wait(0)
 
     def kill(self) -> None:
-        """Kills the process alone (SIGKILL), as a crash would; its group is cleared by `stop`."""
+        """Kill only the process (SIGKILL), as a crash would; `stop` clears its group."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(None)
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Sends a signal to the process and all of its children."""
+        """Send a signal to the process and all of its children."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
     def wait(self, seconds: float) -> None:
-        """Waits for its end, then kills what is left of its group."""
+        """Wait until the process ends, then kill the rest of its group."""
         if self._process is None:
             return
         self._process.wait(seconds)
@@ -136,7 +136,7 @@ class LocalProcess:
         self._process.wait(None)
 
     def last_words(self) -> str:
-        """The last line of its log, for error messages."""
+        """The last line of the process's log, for error messages."""
         lines = (
             self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
         )
@@ -144,7 +144,7 @@ class LocalProcess:
 
 
 class LocalSystem:
-    """A deployment whose processes all run here.
+    """A deployment with all of its processes on this machine.
 
     Use as an async context manager; `folder` must be new or empty.
 
@@ -277,7 +277,7 @@ class LocalSystem:
         return path
 
     async def start(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Starts every process and returns when all are healthy.
+        """Start every process; return once all are healthy.
 
         The caller stops them, also after a failure.
 
@@ -316,7 +316,7 @@ class LocalSystem:
         self.stop()
 
     def stop(self) -> None:
-        """Stop everything: SIGTERM to all, then SIGKILL, at once if waiting is interrupted."""
+        """Stop all processes by SIGTERM, then SIGKILL; at once if waiting is interrupted."""
         try:
             for process in self.processes.values():
                 # All are told before the first is waited for, so that their grace periods run side
@@ -332,7 +332,7 @@ class LocalSystem:
             self._ports.close()
 
     def check_alive(self) -> None:
-        """Raises `UnreachableError` naming the first process that has ended."""
+        """Raise `UnreachableError` with the name of the first process that has ended."""
         for process in self.processes.values():
             if not process.alive:
                 raise UnreachableError(
@@ -340,7 +340,7 @@ class LocalSystem:
                 )
 
     async def until_healthy(self, name: str) -> None:
-        """Waits until a process serves; `ConfigError` with its last words when it ends before."""
+        """Wait until a process serves; `ConfigError` with its last log line if it ends."""
         ports = dict(self.witnesses)
         if self.broker is not None:
             ports["broker"] = self.broker.port

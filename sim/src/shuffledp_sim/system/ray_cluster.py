@@ -31,13 +31,13 @@ START_SECONDS = 180
 
 @dataclass
 class RayNode:
-    """One `ray start --block`, and all that it started."""
+    """One `ray start --block`, and all processes that it started."""
 
     process: subprocess.Popen[bytes]
     log: Path
 
     def wait_joined(self, deadline: float) -> bool:
-        """True once it belongs to the cluster; False when its raylet ended instead."""
+        """True once the node belongs to the cluster; False if its raylet has ended."""
         seen = False
         while b"Ray runtime started" not in self.log.read_bytes():
             if time.monotonic() > deadline:
@@ -51,7 +51,7 @@ class RayNode:
         return True
 
     def raylet(self) -> int | None:
-        """The raylet, which represents this machine in the cluster; None if it is not running."""
+        """The process id of the raylet; None if it is not running."""
         with contextlib.suppress(FileNotFoundError):
             for pid in (
                 Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
@@ -64,13 +64,13 @@ class RayNode:
         return None
 
     def kill(self) -> None:
-        """End it as a power cut would: the raylet first, then the rest of its group."""
+        """End the node as a power cut would: the raylet first, then the rest of its group."""
         if (raylet := self.raylet()) is not None:
             os.kill(raylet, signal.SIGKILL)
         self.end()
 
     def processor_seconds(self) -> float:
-        """Processor time of all its processes so far, including ended ones that were waited for."""
+        """Processor time of all processes of the node so far, with ended ones."""
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
@@ -80,7 +80,7 @@ class RayNode:
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
-        """End all processes of this cluster."""
+        """End all processes of the node."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -88,7 +88,7 @@ class RayNode:
 
 @dataclass
 class RayCluster:
-    """A head without processors, as beside a mix node, and workers with one each."""
+    """A head without processors, as next to a mix node, and workers with one processor each."""
 
     folder: Path
     ip: str
@@ -117,7 +117,7 @@ class RayCluster:
         write_new(self.token, secrets.token_hex(32).encode())
 
     def engine(self, **changes: Any) -> EngineConfig:
-        """The table `[engine]` of a node's configuration for this cluster."""
+        """The table `[engine]` of a node's configuration that uses this cluster."""
         fields: dict[str, Any] = {
             "token": self.token,
             "certificate": self.folder / "tls" / "tls.pem",
@@ -133,7 +133,7 @@ class RayCluster:
         return EngineConfig(**(fields | changes))
 
     def start_missing(self) -> None:
-        """Start missing processes."""
+        """Start the head and the workers that do not run."""
         if self.head is None or self.head.process.poll() is not None:
             self.close()
             port = self.address.rpartition(":")[2]
@@ -151,7 +151,7 @@ class RayCluster:
         return [*self.workers, *([] if self.head is None else [self.head])]
 
     def close(self) -> None:
-        """Ends everything."""
+        """End all processes of the cluster."""
         for node in self.machines():
             node.end()
         self.workers, self.head = [], None

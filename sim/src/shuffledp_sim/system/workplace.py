@@ -1,4 +1,4 @@
-"""Temporary folder for a whole system and its keys."""
+"""A temporary folder for a whole system and its keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FULL_BYTES: Final = 2**20
 
 @contextmanager
 def workplace(prefix: str = "shuffledp-") -> Iterator[Path]:
-    """A new temporary folder, for the owner only, removed with all its contents whatever happens.
+    """Context with a new private temporary folder, removed with all contents whatever happens.
 
     A process that is killed cannot remove its own: the next one removes what killed processes of
     this user have left.
@@ -61,7 +61,7 @@ def workplace(prefix: str = "shuffledp-") -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _claim(folder: Path) -> Iterator[None]:
-    """Marks a folder as in use, by a lock that ends with this process."""
+    """Context that marks a folder as in use, by a lock that ends with this process."""
     unlocked = folder / f"{_LOCK}.new"
     lock = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -73,7 +73,7 @@ def _claim(folder: Path) -> Iterator[None]:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what this user's ended processes left here: marked folders whose lock is free."""
+    """Remove folders that this user's ended processes left: marked ones with a free lock."""
     for folder in parent.glob("shuffledp-*"):
         with contextlib.suppress(OSError):  # without a mark, in use, or gone meanwhile
             kind = folder.lstat()
@@ -88,7 +88,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Remove a folder, its mark last, so that the next sweep finds what cannot be removed yet."""
+    """Remove a folder and its mark last, so that a later sweep finds what cannot be removed now."""
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -1,4 +1,4 @@
-"""Fleets of simulated users: real credentials, the real client code, real submissions.
+"""Fleets of simulated users with real credentials, client code and submissions.
 
 Each user has its own key and credential, randomises and seals its own value in a worker process,
 and uploads over one of a few long streams, as the devices behind a gateway do. Memory is bounded by
@@ -70,18 +70,18 @@ ANY_ROUND: Final = Policy(
 
 
 class FleetFailed(ShuffleDPError):  # noqa: N818 - it says what happened
-    """A process of the simulator died, not one of the system's."""
+    """A process of the simulator died, not a process of the system."""
 
 
 class System(Protocol):
-    """A running system as simulated users need it.
+    """A running system, as simulated users see it.
 
     `processes.LocalSystem` is one, `DeployedSystem` another.
     """
 
     @property
     def deployment(self) -> Deployment:
-        """The system's keys, the enrolment key of the population among them."""
+        """The system's keys, with the enrolment key of the population."""
         ...
 
     @property
@@ -91,7 +91,7 @@ class System(Protocol):
 
     @property
     def broker(self) -> BrokerConfig | None:
-        """The broker that announces rounds; None: only the analyst is asked."""
+        """The broker that announces rounds; None to ask only the analyst."""
         ...
 
 
@@ -105,7 +105,7 @@ class DeployedSystem:
 
 
 class Fleet:
-    """Simulated users, one per value, for one round.
+    """Simulated users for one round, one per value.
 
     Args:
         system: where it runs.
@@ -158,7 +158,7 @@ class Fleet:
         self._sealed = 0
 
     async def find_round(self) -> CheckedRound:
-        """Finds and verifies the round, as every client does."""
+        """Find and verify the round, as every client does."""
 
         def verified(data: bytes) -> CheckedRound:
             return verified_for(self._system, data, self._round_id)
@@ -168,7 +168,7 @@ class Fleet:
         )
 
     async def submit(self, verified: CheckedRound | None = None) -> None:
-        """Seals and submits for every user.
+        """Seal and submit for every user.
 
         Returns when each holds a checked receipt or was refused as tolerated.
 
@@ -246,7 +246,7 @@ class Fleet:
         self._seconds["upload"] = time.perf_counter() - began - self._seconds["sealing"]
 
     def _count(self, messages: bytes, error: ShuffleDPError | None) -> None:
-        """Count one user; `messages` are as they will be on the board."""
+        """Count one user's outcome; `messages` are its messages as on the board."""
         if error is None:
             self.accepted += 1
             self._sent_messages.append(messages)
@@ -290,7 +290,7 @@ class Fleet:
 def enrolled_users(
     system: System, verified: CheckedRound, values: NDArray[np.int64]
 ) -> Iterator[list[tuple[int, Member]]]:
-    """Enrols a fresh member of the population for each value.
+    """Yield batches of (value, member), with a freshly enrolled member for each value.
 
     Yields them in pieces for one sealing task each.
     """
@@ -304,7 +304,7 @@ def enrolled_users(
 
 
 def verified_for(system: System, data: bytes, round_id: str | None = None) -> CheckedRound:
-    """Parses and verifies an announcement as every user of the system does; see `verify_round`."""
+    """Parse and verify an announcement as every user of the system does; see `verify_round`."""
     announcement, roster = parse_announcement(data), system.deployment.roster
     return verify_round(
         announcement, roster, ANY_ROUND, system.population, system_clock(), round_id
@@ -321,7 +321,7 @@ async def _submit(entry: LongStream, submission: PreparedSubmission) -> ShuffleD
 
 @asynccontextmanager
 async def _together() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that raises its first failure itself, as the cancelled tasks add nothing."""
+    """A task group that raises its first failure alone, not as an exception group."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group

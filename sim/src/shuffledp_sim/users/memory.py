@@ -1,4 +1,4 @@
-"""Responses that simulated users memoise from round to round."""
+"""Memoised responses of simulated users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NONE: Final = -1
 
 
 class Memory:
-    """The kept responses of the users of one run, for one population.
+    """The memoised responses of the users of one run, for one population.
 
     A user is its place among the values.
 
@@ -37,7 +37,7 @@ class Memory:
     async def recall(
         self, pool: Executor, spec: Mechanism, first: int, values: Sequence[int]
     ) -> list[int] | None:
-        """The responses of some users, drawn for those who were never asked.
+        """The memoised responses of some users; draws those that are missing.
 
         None if devices keep no responses of this mechanism.
 
@@ -70,6 +70,6 @@ class Memory:
 
 
 def draw_responses(spec: Mechanism, values: Sequence[int]) -> list[int]:
-    """A fresh kept response for each of these values."""
+    """Draw a fresh memoised response for each of these values."""
     integers = RandomIntegers()
     return [spec.remember(value, integers) for value in values]

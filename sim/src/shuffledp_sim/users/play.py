@@ -64,7 +64,7 @@ _NO_CAP: Final = 2**62
 
 
 class FleetStopped(ShuffleDPError):  # noqa: N818 - it says what happened
-    """A fleet for one round was stopped before the round had ended."""
+    """A fleet for one round was stopped before the round ended."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class FleetOptions:
 
 
 def parse_broker(text: str) -> BrokerConfig:
-    """Parses the broker's address, "host:port" or "host" (port 1883). Raises `UsageError`."""
+    """Parse a broker's address, "host:port" or "host" (port 1883). Raises `UsageError`."""
     host, _, port = text.partition(":")
     if not host or not (port or "1883").isdecimal() or not 0 < int(port or 1883) < 65536:
         raise UsageError(f"a broker must be host or host:port, not {text!r}")
@@ -117,7 +117,7 @@ def parse_broker(text: str) -> BrokerConfig:
 
 
 def run_fleet_command(options: FleetOptions) -> None:
-    """Plays the users until SIGTERM or SIGINT, or with `once` until the first round has ended.
+    """Play the users until SIGTERM or SIGINT; with `once`, until the first round has ended.
 
     A log line a round.
 
@@ -156,7 +156,7 @@ class FleetValues(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FixedValues:
-    """The same values in every round: of one column, or of one question's file."""
+    """Values that are the same in every round: of a column, or for one question."""
 
     values: NDArray[np.int64]
 
@@ -166,12 +166,12 @@ class FixedValues:
         return len(self.values)
 
     def of_round(self, wording: QuestionWording | None) -> NDArray[np.int64]:  # noqa: ARG002
-        """The values."""
+        """The fixed values."""
         return self.values
 
 
 class RecordValues:
-    """The values of records: each question in words is answered from its fields."""
+    """Values from records: every question's wording is answered from its fields."""
 
     def __init__(self, options: FleetOptions) -> None:
         if options.data is None:
@@ -185,7 +185,7 @@ class RecordValues:
         return self._options.users
 
     def of_round(self, wording: QuestionWording | None) -> NDArray[np.int64]:
-        """The values for a question, of the same records in every round."""
+        """The values for a question, from the same records in every round."""
         options = self._options
         if wording is None or options.data is None:
             raise UsageError(
@@ -206,7 +206,7 @@ def _log_drawn(column: Column) -> None:
 
 
 def load_values(options: FleetOptions) -> Column:
-    """Loads the users' values, from 0 to `max_value`.
+    """Load the users' values, from 0 to `max_value`.
 
     Drawn with replacement where offset and users exceed the rows.
 
@@ -244,7 +244,7 @@ async def _until_signal(system: System, answers: FleetValues, *, once: bool) -> 
 async def play(
     system: System, answers: FleetValues, pool: ProcessPoolExecutor, *, once: bool
 ) -> None:
-    """Takes part in each new round of the system with users that have these values.
+    """Take part in each new round of the system with users that have these values.
 
     One log line a round.
 
@@ -284,7 +284,7 @@ async def play(
 
 
 async def new_rounds(system: System) -> AsyncGenerator[CheckedRound, None]:
-    """Yields each new open round once, verified, as the broker or the analyst announces it."""
+    """Yield each new open round once, verified, as broker or analyst announce it."""
     announced: set[str] = set()
     roster, keys = system.deployment.roster, system.deployment.keys_of(CLIENT)
     async with AnalystReader.of(keys, roster, _ONE_ATTEMPT) as analyst:
@@ -305,7 +305,7 @@ async def new_rounds(system: System) -> AsyncGenerator[CheckedRound, None]:
 
 
 async def _candidates(system: System, analyst: AnalystReader) -> AsyncGenerator[bytes, None]:
-    """Yields unverified announcements: for some seconds the broker's, then the analyst's."""
+    """Yield unverified announcements: for some seconds the broker's, then the analyst's."""
     began = asyncio.get_running_loop().time()
     if system.broker is not None:
         name = system.deployment.roster.deployment
@@ -337,7 +337,7 @@ async def play_round(
     pool: ProcessPoolExecutor,
     memory: Memory,
 ) -> None:
-    """Plays all users in one round: they submit, wait for the result and check it; one log line.
+    """Play all users in one round: they submit, wait for the result and check it.
 
     Raises:
         ShuffleDPError: a user's error, other than that the round was full or over; or what ended
@@ -369,7 +369,7 @@ async def play_round(
 
 
 async def _result(system: System, verified: CheckedRound) -> Signed:
-    """Waits for the signed result, not verified.
+    """Wait for the signed result, unverified.
 
     Raises `UnreachableError` when it does not come.
     """

@@ -1,4 +1,4 @@
-"""Code of the fleet's sealing processes.
+"""Code of the processes that seal submissions for a fleet.
 
 Imports only the client's pure part, so that a worker starts in a moment.
 """
@@ -42,13 +42,13 @@ def seal_users(
     users: Sequence[tuple[int, Member]],
     responses: Sequence[int] | None = None,
 ) -> list[PreparedSubmission]:
-    """Randomises and seals the values of some users, as their devices do; see `prepare_all`."""
+    """Randomise and seal the values of some users, as their devices do; see `prepare_all`."""
     return prepare_all(verified, users, kept_responses=responses)
 
 
 @dataclass(frozen=True)
 class SealedUsers:
-    """Sealed submissions of some users: blocks, and those that do not fit into a message."""
+    """Sealed submissions of some users: in blocks, and single ones too large for a message."""
 
     blocks: list[Block]
     long: list[PreparedSubmission]
@@ -61,14 +61,14 @@ def seal_blocks(
     users: Sequence[tuple[int, Member]],
     responses: Sequence[int] | None = None,
 ) -> SealedUsers:
-    """Vectorised `seal_users`: what it gives, ready to be sent over a long stream."""
+    """`seal_users` with the submissions in blocks, ready for a long stream."""
     prepared = prepare_with_messages(verified, users, kept_responses=responses)
     blocks, long = make_blocks(prepared)
     return SealedUsers(blocks, long, prepared[0][0])
 
 
 class _DeafPool(WorkerPool):
-    """Processes that never receive Ctrl-C, not even while they start: the parent ends them."""
+    """A process pool that never receives Ctrl-C, even while it starts: the parent ends it."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """See `Executor.submit`; the first call starts the processes."""
@@ -76,7 +76,7 @@ class _DeafPool(WorkerPool):
             return super().submit(fn, *args, **kwargs)
 
     def __exit__(self, *_: object) -> None:
-        """Gives up what has not begun, and waits for the rest.
+        """Cancel calls that have not begun, and wait for the others.
 
         A pool that is not waited for may end while the interpreter does, which then prints a
         traceback.
@@ -86,7 +86,7 @@ class _DeafPool(WorkerPool):
 
 @contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
-    """Block SIGINT: processes started meanwhile inherit that; this one gets it later."""
+    """Context that blocks SIGINT: processes started in it inherit that, this one gets it later."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -95,7 +95,7 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 
 def sealing_pool() -> ProcessPoolExecutor:
-    """One sealing process per core, not yet started; use as a context manager."""
+    """A pool of one sealing process per core, not yet started; use as a context manager."""
     # at its own start it unblocks SIGINT, which `submit` has blocked
     resource_tracker.ensure_running()
     context = multiprocessing.get_context("spawn")
@@ -107,7 +107,7 @@ def run_chunks(
     chunks: Sequence[tuple[Callable[[], Result], int]],
     progress: Progress | None,
 ) -> list[Result]:
-    """Runs all calls and returns their results in order.
+    """Run all calls; return their results in order.
 
     Those not yet begun are given up when one fails.
 
@@ -131,7 +131,7 @@ def run_chunks(
 
 
 async def warm(pool: ProcessPoolExecutor) -> None:
-    """Returns once every sealing process runs. Raises `UnreachableError` when one died instead."""
+    """Return once every sealing process runs. Raises `UnreachableError` if one died."""
     loop = asyncio.get_running_loop()
     try:
         await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(WORKERS)))

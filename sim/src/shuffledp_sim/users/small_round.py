@@ -1,4 +1,4 @@
-"""A small round of a running system, step by step, with full control of every user.
+"""A small round of a running system, step by step, with control over every user.
 
 A fleet (`fleet`) plays thousands of users as they are. Here each submission is a value that the
 caller can keep, change, hold back or look for on the board: for experiments and exercises with some
@@ -40,7 +40,7 @@ from shuffledp_sim.users.fleet import ANY_ROUND, System
 
 
 class SmallRound:
-    """One open round: prepare, `send`, then `finish`.
+    """One open round: make submissions, `send` them, then `finish`.
 
     Attributes:
         honest: submissions whose users look for their messages afterwards (`complaint`); the caller
@@ -70,11 +70,11 @@ class SmallRound:
         return self.system.deployment.enrolment_of(self.system.population)
 
     def entry(self) -> EntryNode:
-        """Open a device's channel to the entry node, as a context manager."""
+        """A device's channel to the entry node, as a context manager."""
         return EntryNode(self.verified.entry, self.keys, self.roster)
 
     def members(self, users: int, enrolment: Identity | None = None) -> list[Member]:
-        """New users with credentials under this key; None: the population's own."""
+        """New users with credentials under this key; None for the population's real key."""
         return [Member.of(*pair) for pair in issue_credentials(enrolment or self.enrolment, users)]
 
     def prepare_all(
@@ -90,7 +90,7 @@ class SmallRound:
     def seal_all(
         self, answers: Sequence[int], enrolment: Identity | None = None
     ) -> list[PreparedSubmission]:
-        """Submissions of new users who give these answers, which are not randomised again."""
+        """Submissions of new users with these answers, which are not randomised again."""
         members = self.members(len(answers), enrolment)
         return [
             prepare_answer(self.verified, answer, member)
@@ -98,7 +98,7 @@ class SmallRound:
         ]
 
     async def send(self, submissions: Sequence[PreparedSubmission]) -> None:
-        """Sends these submissions and checks their receipts.
+        """Send submissions, and check their receipts.
 
         Raises the entry node's first refusal.
         """
@@ -106,18 +106,18 @@ class SmallRound:
             await asyncio.gather(*(entry.submit(submission) for submission in submissions))
 
     async def finish(self) -> Signed:
-        """Closes the submissions and returns the signed result, published or not."""
+        """Close the submissions; return the signed result, published or failed."""
         async with control_of(self.system.deployment) as control, translate_errors(ANALYST):
             await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=self.round_id))
             return await follow_round(control, self.round_id, _QUIET, StageClock())
 
     def split(self, packed: bytes) -> list[bytes]:
-        """Splits packed plain messages."""
+        """Split packed plain messages into single ones."""
         width = self.verified.geometry.plain_bytes
         return [packed[start : start + width] for start in range(0, len(packed), width)]
 
     async def board(self, result: Result) -> bytes:
-        """The published board; empty when there is none."""
+        """The published board; empty if there is none."""
         if result.outcome != Outcome.PUBLISHED:
             return b""
         async with AnalystReader.of(self.keys, self.roster) as analyst:
@@ -141,7 +141,7 @@ class SmallRound:
 
 
 async def open_small(system: System, plan: RoundPlan, policy: Policy = ANY_ROUND) -> SmallRound:
-    """Opens a new round, whose users have this policy.
+    """Open a new round whose users have this policy.
 
     Raises:
         ShuffleDPError: the analyst could not open it, or a user of this policy would not take part.
