@@ -1,1 +1,1 @@
-"""Adversaries that really try: corrupt nodes, attacks, tracing, audit."""
+"""Adversaries that really attack: corrupt nodes, attacks, tracing, audits."""

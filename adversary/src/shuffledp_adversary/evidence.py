@@ -54,7 +54,7 @@ def clopper_pearson(
 
 @dataclass(frozen=True)
 class EpsilonBound:
-    """Evidence against every guarantee below `lower`.
+    """A lower bound on ε, as evidence against every smaller claim.
 
     Attributes:
         lower: ε (nats) such that (ε', δ) with ε' < lower is refuted at `confidence`; 0 when nothing
@@ -144,7 +144,7 @@ def number_outcomes(outcomes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDA
 def _best_event(
     left: NDArray[np.int64], right: NDArray[np.int64], outcomes: int, delta: float, side: float
 ) -> tuple[NDArray[np.bool_], bool]:
-    """The event as a mask over outcomes, and whether it is likelier on the right dataset.
+    """The best event as a mask over outcomes, and whether it is likelier on the right dataset.
 
     Candidates compete by their own lower bounds, with the error shared among all of them: otherwise
     a rare event that happened to look strong would win, and measure nothing in the other half.
@@ -192,7 +192,7 @@ def _log_ratio(
 def _ends(
     at_least: NDArray[np.int64], at_most: NDArray[np.int64], trials: int, side: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lower ends for the successes `at_least`, and upper ends for `at_most`, rounded outward."""
+    """Lower limits for the successes `at_least` and upper limits for `at_most`, rounded outward."""
     # The maximum only spares the beta law a parameter of 0; those cases have exact ends below. An
     # upper end is one minus the lower end for the failures, of which the logit keeps all digits.
     successes = np.maximum(at_least, 1)

@@ -1,4 +1,4 @@
-"""A round in this process: real onions, peeling and mixing, and every node's possible log.
+"""A round in this process: real onions, peeling and mixing, with a log of every node.
 
 No network, no keys of parties, no accountant: for attacks that need many rounds, and for exercises.
 The steps are those of `shuffledp_shuffler.mixing`, by the shuffler's own functions. The caller may
@@ -53,7 +53,7 @@ Tampering: TypeAlias = Callable[[Pool], Sequence[bytes]]
 
 @dataclass(frozen=True)
 class PlayedRound:
-    """One round that was played.
+    """A round that was played in process.
 
     Attributes:
         geometry: its lengths.
@@ -85,7 +85,7 @@ class PlayedRound:
 
 @dataclass(frozen=True)
 class Conduct:
-    """Deviations of a round's nodes from honest ones, by position.
+    """Deviations of a round's nodes from honest behaviour, by position.
 
     Attributes:
         asleep: these peel and keep the order.
@@ -104,12 +104,12 @@ HONEST: Final = Conduct()
 def plain_messages(
     geometry: Geometry, spec: Mechanism, answers: Sequence[int], random: RandomBytes = system_random
 ) -> list[list[bytes]]:
-    """The plain messages of users who give these randomised answers, with fresh tags."""
+    """Plain messages of users with these randomised answers, with fresh tags."""
     return [encode(geometry, spec, answer, random) for answer in answers]
 
 
 def fresh_route(geometry: Geometry, random: RandomBytes = system_random) -> Route:
-    """Round keys for every hop; under "sealed-box" they are made of `random` alone."""
+    """Round keys for every hop; with "sealed-box" they depend only on `random`."""
     suite = suite_named(geometry.suite)
     if suite.name != _SUITE:
         return tuple(suite.generate() for _ in range(geometry.hops))
@@ -166,7 +166,7 @@ class _Node:
     random: RandomBytes
 
     def mix(self, packed: bytes, credentials: NDArray[np.uint8]) -> tuple[CorruptLog, bytes]:
-        """The steps of `mixing.mix`, in memory."""
+        """Carry out the steps of `mixing.mix` in memory."""
         layer, position = self.layer, self.layer.position
         units = np.frombuffer(packed, dtype=np.uint8).reshape(-1, layer.unit_bytes)
         total = len(units) * layer.records_per_unit

@@ -1,4 +1,4 @@
-"""Parties of a verified round in process, for exercises and measurements.
+"""Parties of a verified round in one process, for exercises and measurements.
 
 They run the same core as real parties.
 """
@@ -43,7 +43,7 @@ class Parties:
         reports: tuple[int, int],
         random: RandomBytes = system_random,
     ) -> Self:
-        """Draw new keys for a round; `reports` are the least and the most it takes.
+        """Draw new keys for a round; `reports` are its least and largest number of reports.
 
         The digest of its manifest is random.
         """
@@ -72,12 +72,12 @@ class Parties:
         )
 
     def list_signature(self, claims: Sequence[Claim]) -> bytes:
-        """Node 1's signature of the list of these claims, without any check."""
+        """Node 1's signature on the list of these claims, without any check."""
         return self.signers[0](signed_list(self.terms, list_digest(self.terms, claims)))
 
 
 def claims_of(users: Sequence[PreparedClaim]) -> list[Claim]:
-    """The users' claims in the order of a list: by ascending credential."""
+    """The users' claims in list order: by ascending credential."""
     return sorted((user.claim for user in users), key=lambda claim: claim.credential)
 
 

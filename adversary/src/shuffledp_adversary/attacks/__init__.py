@@ -1,1 +1,1 @@
-"""Attacks on the system, one module each, measured against the claim that each tries to break."""
+"""Attacks on the system, one per module, each measured against the claim that it tries to break."""

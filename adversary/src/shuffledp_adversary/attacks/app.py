@@ -1,4 +1,4 @@
-"""`shuffledp attack`: one command for each installed attack, made when it is asked for."""
+"""`shuffledp attack`: one command for each installed attack, created on demand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Plot = Annotated[
 
 
 class InstalledAttacks(NamedCommands):
-    """The commands that are written here, and one for each attack."""
+    """The commands defined in this module, and one command for each installed attack."""
 
     _listed: Mapping[str, str] | None = None
     """Summaries by name while the commands are only listed, which needs none of their code."""
@@ -86,7 +86,7 @@ def list_attacks(output: Format = OutputFormat.TEXT) -> None:
 
 
 def _command(attack: Attack) -> Any:
-    """The attack as a command: its own options, then how its report is shown."""
+    """The attack as a command: its own options, then those for the output of its report."""
     defaults = signature(attack.run).parameters
     parameters = [
         Parameter(

@@ -1,4 +1,4 @@
-"""An attack as the command line knows it, and the options that attacks share.
+"""An attack as the command line sees it, and the options that attacks share.
 
 A module `attacks/NAME.py` (or `attacks/NAME/attack.py`) with an `ATTACK` is all that an attack
 needs: the command `shuffledp attack NAME`, its help, its place in `attack list` and its report as
@@ -20,7 +20,7 @@ from shuffledp_adversary.attacks.picture import Chart
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack.
+    """An attack with its name, function and options.
 
     Attributes:
         name: on the command line; its module's.
@@ -39,7 +39,7 @@ class Attack:
 
 
 def whole_number(words: str) -> Any:
-    """An option for a whole number."""
+    """Make an option that takes a whole number."""
     return Annotated[int, typer.Option(parser=parse_integer, metavar="INTEGER", help=words)]
 
 

@@ -1,4 +1,4 @@
-"""Average: the same question every day (Wang, lecture 9, section 9.1.1).
+"""Average: asking the same question every day (Wang, lecture 9, section 9.1.1).
 
 What the adversary knows: every answer of one user, when all nodes are corrupt; or, with an honest
 node, the totals of a small round and the values of all users but one. Either way once a day.
@@ -155,7 +155,7 @@ def run_average(
 
 
 def average_chart(report: AttackReport) -> Chart:
-    """Chart of the share of right guesses over the days, with fresh and with kept randomness."""
+    """Chart of the share of right guesses by days, with fresh and with memoised randomness."""
     curve = report.details["curve"]
     days = [point["days"] for point in curve]
 
@@ -189,7 +189,7 @@ def average_chart(report: AttackReport) -> Chart:
 
 
 class _Small:
-    """The small round: lower bounds of ε from its totals, and certified ε, for each shown day."""
+    """The small round: lower bounds of ε from its totals, and certified ε, by displayed day."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class _Small:
         self.one_day = epsilon_bounds(YES_NO, self._setting, delta).certified
 
     def composed_epsilon(self, days: int) -> float:
-        """Certified ε of `days` days together."""
+        """Certified ε of `days` daily rounds together."""
         return compose_epsilon([Round(YES_NO, self._setting, days)], self._delta)
 
     def finding(
@@ -307,7 +307,7 @@ def days_within_budget(users: int, epsilon: float, delta: float, days: int) -> t
 
 
 def _position(account: Account) -> bytes:
-    """Stand-in for the signed certificate, which is not read here."""
+    """Stand-in for the signed certificate, which no one reads in this attack."""
     return to_json(account.position)
 
 

@@ -1,4 +1,4 @@
-"""Dropout: users who leave after the plan was made.
+"""Dropout: users who leave after the plan was calibrated.
 
 Source: Athanasiou et al. 2025, section 5: SGDL-Shuffle.
 
@@ -45,7 +45,7 @@ from shuffledp_privacy.calibration.calibrate import Target
 
 @dataclass(frozen=True)
 class _Plan:
-    """A planned round: for `honest` of the `users` that may come."""
+    """A planned round that counts on `honest` of `users` users."""
 
     spec: SGDLShuffle
     users: int
@@ -55,7 +55,7 @@ class _Plan:
 
     @classmethod
     def of(cls, epsilon: float, delta: float, users: int, honest: int) -> _Plan:
-        """The plan of least error that holds with `honest` honest users."""
+        """The plan with least error whose guarantee needs `honest` honest users."""
         spec = calibrate_spec(SGDLShuffle, Target(epsilon, delta, users, honest, max_value=1))
         return cls(spec, users, honest, epsilon, delta)
 
@@ -90,7 +90,7 @@ def run_dropout(
     trials: int = 3000,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Run the attack on a count of yes answers, of which a part of the users stays away.
+    """Run the attack on a count of yes answers from which some users stay away.
 
     The remaining ε depends on the *share* of users who stay, not on their number: 40 users show
     what a million would.
@@ -193,7 +193,7 @@ def dropout_chart(report: AttackReport) -> Chart:
 def _measure(
     work: Trials, plan: _Plan, users: int, trials: int, confidence: float
 ) -> dict[int, EpsilonBound]:
-    """Lower bounds on ε when 1/4, 2/4, 3/4 or all of `users` take part, by their number."""
+    """Lower bounds on ε, by the number of users who take part: 1/4, 2/4, 3/4 or all of `users`."""
     stage = f"planned for {plan.honest}"
     first, second = (
         work.run_trials(

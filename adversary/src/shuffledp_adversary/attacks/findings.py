@@ -1,4 +1,4 @@
-"""Reports of attacks: measurements, each against one claim, with and without the defence."""
+"""Reports of attacks: each measurement against a claim, with and without the defence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
 
 
 class ClaimVerdict(StrEnum):
-    """Verdict of a measurement on a claim.
+    """Verdict of a measurement on the claim.
 
     HOLDS is no proof: these trials do not contradict the claim. The scenario without the defence,
     which the same adversary breaks with the same trials, shows how much they would have seen.
@@ -22,7 +22,7 @@ class ClaimVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class ClaimedLimit:
-    """A claimed limit of the measured quantity: at most `value`, or at least it.
+    """A claimed limit of the measured quantity: at most, or at least, `value`.
 
     `source` names the claimant: "certificate", "Athanasiou et al. 2025, Theorem 5.1", "guessing
     without messages".
@@ -35,7 +35,7 @@ class ClaimedLimit:
 
 @dataclass(frozen=True)
 class Finding:
-    """One scenario, measured.
+    """The measurement of one scenario, against a claim.
 
     Attributes:
         scenario: the experiment, for people: "published padding, c = 4".
@@ -76,7 +76,7 @@ class Finding:
 
     @property
     def beyond_by_chance(self) -> bool:
-        """True if the estimate contradicts the claim and its interval does not.
+        """True if the estimate contradicts the claim, but its interval does not.
 
         Few trials may be off by that much.
         """
@@ -112,7 +112,7 @@ class AttackReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The object of `shuffledp attack NAME --format json`.
+        """The JSON object of `shuffledp attack NAME --format json`.
 
         An infinite end of an interval is null.
         """

@@ -78,7 +78,7 @@ def run_flood(
     played: int = PLAYED,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Run the attack on a histogram and a sum, against certificates for few honest users.
+    """Run the attack on a histogram and a sum, against certificates for only a few honest users.
 
     A third round has the noise of its nodes, all of which but one are the adversary's.
 
@@ -178,7 +178,7 @@ def flood_chart(report: AttackReport) -> Chart:
 def _surround_with_nodes(
     work: Trials, delta: float, rounds: int, confidence: float
 ) -> list[Finding]:
-    """Findings on a victim whose only help is one mix node, honest or without its noise."""
+    """Findings on a victim protected only by one mix node, honest or without its noise."""
     users = COLLUDING + 1
     spec = calibrate_spec(NodeHistogram, Target(1.0, delta, users, 1, symbols=3))
     certified = epsilon_bounds(spec, Setting(users, 1), delta).certified
@@ -210,7 +210,7 @@ def _surround_with_nodes(
 def _alone(
     spec: Mechanism, users: int, bound: EpsilonBound, limit: float
 ) -> tuple[Finding, Finding, Finding]:
-    """Findings on the flooded victim's ε, by both ways of counting and by its own policy."""
+    """Findings on the flooded victim's ε: two measurements, and the victim's own policy."""
     everybody, alone = (
         epsilon_bounds(spec, Setting(users, honest), bound.delta).certified for honest in (users, 1)
     )
@@ -241,7 +241,7 @@ def _alone(
 
 
 def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | None:
-    """Refusal of the round by the client's own policy check, on the accountant's certificate.
+    """The client's refusal of the round by its own policy, on the accountant's certificate.
 
     None if allowed.
     """

@@ -1,4 +1,4 @@
-"""All installed attacks: ours, by module, and those of other packages, by entry point.
+"""All installed attacks: this project's, by module, and other packages', by entry point.
 
 Importing attacks is slow, so one attack is found by its name without importing the others, and
 lists are made from their sources.
@@ -27,7 +27,7 @@ ATTRIBUTE: Final = "ATTACK"
 
 
 def attack_named(name: str) -> Attack | None:
-    """The attack of this name, ours before others; None where there is none."""
+    """The attack with this name, this project's first; None if there is none."""
     module = _our_module(name)
     if module is not None:
         return _check_attack(name, getattr(import_module(module), ATTRIBUTE))
@@ -51,7 +51,7 @@ def summaries() -> dict[str, str]:
 
 
 def _our_module(name: str) -> str | None:
-    """`attacks/NAME.py` or `attacks/NAME/attack.py`, if it has an `ATTACK`."""
+    """The module `attacks/NAME.py` or `attacks/NAME/attack.py`, if it defines `ATTACK`."""
     spec = _spec_of(name)
     return None if spec is None or _definition(spec) is None else spec.name
 

@@ -1,4 +1,4 @@
-"""Length: sending only the ones, seen on the wire (Athanasiou et al. 2025, section 8).
+"""Length: messages only for ones, seen on the wire (Athanasiou et al. 2025, section 8).
 
 What the adversary knows: who talks to node 1, and how many bytes each submission has. Anyone on
 the network between users and node 1 sees that: no node is corrupt, no key is known, nothing is
@@ -135,7 +135,7 @@ def run_length(
 def _draw_views(
     work: Trials, spec: GeoShuffle, suite: str, value: int, trials: int, *, padded: bool
 ) -> NDArray[np.int64]:
-    """Views of envelopes of users who hold `value`, sealed to fresh keys of a route.
+    """Simulated envelopes of users who hold `value`, sealed to fresh keys: answers and lengths.
 
     Shape (trials, 2).
     """
@@ -163,7 +163,7 @@ def _read_off(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> F
 
 
 def _chance(spec: GeoShuffle) -> float:
-    """Probability of the likeliest answer, noise 0, of a user who holds 0 or k equally likely."""
+    """Probability of the likeliest answer, without noise, if a user holds 0 or k equally likely."""
     ratio = math.exp(-float(spec.epsilon_geo))
     # A user who holds the value itself gives it by noise 0; one who holds the other end needs noise
     # k, r^k as likely.

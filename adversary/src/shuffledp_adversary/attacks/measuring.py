@@ -32,7 +32,7 @@ def check_trials(trials: int, confidence: float, fewest: int = FEWEST_TRIALS) ->
 
 
 def calibrate_spec(kind: type[SpecT], target: Target) -> SpecT:
-    """The accountant's mechanism of this kind for the target. Raises as `calibrate`."""
+    """The mechanism of this kind that the accountant calibrates. Raises as `calibrate`."""
     spec = calibrate(kind.kind, target)
     if not isinstance(spec, kind):
         raise TypeError(
@@ -42,7 +42,7 @@ def calibrate_spec(kind: type[SpecT], target: Target) -> SpecT:
 
 
 def guess_limit(epsilon: float, delta: float) -> float:
-    """Largest probability of guessing rightly which of two equally likely values a user holds.
+    """Largest probability of guessing which of two equally likely values a user holds.
 
     With a, b the chances to be right about either value, (ε, δ) says a <= e^ε (1 - b) + δ and the
     same with a and b exchanged; adding both gives (a + b)/2 <= (e^ε + δ)/(1 + e^ε). For a pure
@@ -93,7 +93,7 @@ def guess_finding(
     quantity: str = "of the guesses are right",
     note: str = "",
 ) -> Finding:
-    """Finding: a share of right guesses, against the share that a guarantee or chance allows.
+    """Finding: a share of right guesses, against the share allowed by a guarantee or chance.
 
     Args:
         scenario: the experiment.

@@ -46,7 +46,7 @@ _SYMBOLS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class HonestNode:
-    """The only node that the adversary does not control, or one that omits its noise.
+    """The only node that the adversary does not control, with or without its noise.
 
     Attributes:
         mechanism: the certified mechanism of the round.
@@ -80,7 +80,7 @@ def play_surrounded_rounds(node: HonestNode, value: int, count: int) -> Views:
 def rank_views(
     first: NDArray[np.int64], second: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Number the views of two datasets, equal ones equally, for `evidence.epsilon_bound`.
+    """Number the views of two datasets, equal views equally, for `evidence.epsilon_bound`.
 
     Args:
         first: shape (rounds, 3), from `play_surrounded_rounds`.
@@ -97,7 +97,7 @@ def rank_views(
 
 
 class _PeelHere(PeelPool):
-    """Peels and seals in this process, which is one of many worker processes."""
+    """A pool that peels and seals in this process, which is one of many workers."""
 
     async def map(
         self,
@@ -110,7 +110,7 @@ class _PeelHere(PeelPool):
 
 
 class _RunHere(ThreadPoolExecutor):
-    """Runs the blocking steps of `mix` in this thread.
+    """An executor that runs the blocking steps of `mix` in this thread.
 
     There are twenty in a round, and nothing else to do meanwhile. Handing each of them to another
     thread took a fifth of the time.
@@ -167,7 +167,7 @@ def _messages(spec: Mechanism, geometry: Geometry, value: int) -> list[bytes]:
 
 
 def _view(geometry: Geometry, board: list[bytes], forged: list[bytes]) -> list[int]:
-    """Counts of symbols 0 and 1 in the others' records, and the symbol of the first record."""
+    """Counts of symbols 0 and 1 among others' records, and the symbol of the first record."""
     taken_away = set(forged)
     symbols = [
         int.from_bytes(message[: geometry.symbol_bytes], "big")

@@ -1,4 +1,4 @@
-"""Outlier: shuffling numbers instead of bits (Athanasiou et al. 2025, section 4.1).
+"""Outlier: numbers instead of bits are shuffled (Athanasiou et al. 2025, section 4.1).
 
 What the adversary knows: what leaves the last node, as everyone does; and that all users but one
 hold small values.
@@ -138,7 +138,7 @@ def _both(
     *,
     bits: bool,
 ) -> tuple[Finding, Finding]:
-    """Findings of one way of shuffling: its empirical ε, and the share of right guesses."""
+    """Findings for one way of shuffling: its empirical ε, and the share of right guesses."""
     delta, confidence = evidence
     how = "bits shuffled, the sum is seen" if bits else "numbers shuffled, the largest is seen"
     bound = epsilon_bound(near, far, delta, confidence)
@@ -161,7 +161,7 @@ def _both(
 
 
 def _threshold(spec: GeoShuffle, users: int) -> int:
-    """Threshold of the largest number above which k is guessed.
+    """Threshold of the largest number, above which the adversary guesses k.
 
     It has the least error under the exact law of the noise.
     """

@@ -1,4 +1,4 @@
-"""Picture of an attack: measured curves against claims."""
+"""Plot of an attack: measured curves and claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shuffledp_core.errors import ConfigError
 
 
 class CurveRole(StrEnum):
-    """Meaning of a curve; each member's value is the colour to draw it in."""
+    """Meaning of a curve; each member's value is the curve's colour."""
 
     CERTIFIED = "#2a6f97"
     MEASURED = "#e07a1f"
@@ -47,7 +47,7 @@ class PlottedCurve:
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves of a picture, with its title and labels."""
+    """Curves of a plot, with title and labels."""
 
     title: str
     xlabel: str
@@ -65,7 +65,7 @@ _LINES: Final = {
 
 
 def draw_chart(chart: Chart, file: Path) -> None:
-    """Write the picture; its ending was checked with `accounting.drawing.check_plot`.
+    """Write the plot; `accounting.drawing.check_plot` has checked the file's ending.
 
     Raises:
         ConfigError: it cannot be written.

@@ -1,4 +1,4 @@
-"""Poison: users who lie, to move the answer as far as their messages can.
+"""Poison: users lie to move the answer as far as their messages can.
 
 What the adversary has: a few credentials of its own, and nothing else; every node is honest.
 
@@ -99,7 +99,7 @@ _LESSON: Final = (
 
 @dataclass(frozen=True)
 class PoisonedRound:
-    """One real round with liars.
+    """A real round with liars: mechanism, answers, and bounds.
 
     Attributes:
         mechanism: its kind.
@@ -174,7 +174,7 @@ async def _play_all(
 async def _play(
     system: LocalSystem, kind: str, liars: int, users: int, confidence: float
 ) -> PoisonedRound:
-    """One round of this mechanism; the liars send what moves the answer most."""
+    """Play one round of this mechanism in which liars send what moves the answer most."""
     poisoned = await open_small(
         system,
         RoundPlan(
@@ -207,7 +207,7 @@ async def _play(
     hops, published = len(system.route), result.estimate.values[0]
 
     def moved_from(of_liars: NDArray[np.int64]) -> float:
-        """How far the published answer is from the one with these messages of the liars."""
+        """Distance of the published answer from the answer with these messages of the liars."""
         answer = _target(spec, np.concatenate([others, of_liars]), users + liars, hops)
         return abs(published - answer)
 
@@ -239,7 +239,7 @@ async def _play(
 def extreme_lies(
     spec: Mechanism, liars: int, users: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The two choices of the liars' symbols, shape (liars m,), whose answers differ most.
+    """The two choices of the liars' symbols, shape (liars m,), with the most distant answers.
 
     The answer is the sum, or the count of symbol 0. The liars do not know the other messages, so
     they try each choice with the analyst's estimator beside several boards, one message of which
@@ -271,7 +271,7 @@ def extreme_lies(
 
 
 def _worthless(spec: Mechanism) -> int:
-    """A value that adds nothing to the answer."""
+    """A value that contributes nothing to the answer."""
     return spec.domain - 1 if spec.answers is Answers.HISTOGRAM else 0
 
 
@@ -282,7 +282,7 @@ def _candidates(alphabet: int, messages: int) -> Iterator[NDArray[np.int64]]:
 
 
 def _spread(alphabet: int, number: int) -> list[int]:
-    """At most this number of symbols, evenly spread over the alphabet."""
+    """At most `number` symbols, evenly spread over the alphabet."""
     return sorted({index * alphabet // number for index in range(number)})
 
 
@@ -312,7 +312,7 @@ def _symbols_on(poisoned: SmallRound, board: bytes, reports: int) -> NDArray[np.
 
 
 def _without(board: NDArray[np.int64], lies: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The board less these messages.
+    """The board without these messages.
 
     Raises:
         OutputError: they are not all on it.
@@ -325,7 +325,7 @@ def _without(board: NDArray[np.int64], lies: NDArray[np.int64]) -> NDArray[np.in
 
 
 def findings_of(played: PoisonedRound, confidence: float) -> Sequence[Finding]:
-    """Findings on one round: against the stated bound, and against what the values are worth."""
+    """Findings on one round: against the stated bound, and against honest values' contribution."""
     scenario = f"{played.liars} liars, {played.mechanism}"
     moved = _nine_digits(played.moved)
     reached = 100 * played.moved / played.bound
@@ -357,7 +357,7 @@ def findings_of(played: PoisonedRound, confidence: float) -> Sequence[Finding]:
 
 
 def _nine_digits(value: float) -> float:
-    """To nine significant digits: the estimator works with floats, the bound is exact."""
+    """Round to nine significant digits: the estimator uses floats, the bound is exact."""
     return float(f"{value:.9g}")
 
 

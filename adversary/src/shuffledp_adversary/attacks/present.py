@@ -43,7 +43,7 @@ def present(report: AttackReport, output: OutputFormat) -> None:
 def run_and_present(
     attack: Attack, options: Mapping[str, Any], output: OutputFormat, plot: Path | None
 ) -> None:
-    """Run an attack, prints its report and draw its curve.
+    """Run an attack, print its report, and draw its curve.
 
     A plot that cannot be drawn is refused before the run.
 
@@ -85,7 +85,7 @@ def _claim(finding: Finding) -> str:
 
 
 def _chance(finding: Finding) -> str:
-    """Explanation of a claim that holds although the estimate alone contradicts it."""
+    """Explain why a claim holds although the estimate alone contradicts it."""
     if not finding.beyond_by_chance:
         return ""
     end, value = ("up", finding.high) if finding.claim.at_least else ("down", finding.low)
@@ -96,7 +96,7 @@ def _chance(finding: Finding) -> str:
 
 
 def verdict_words(finding: Finding) -> str:
-    """Verdict on a finding's claim, for people, with the remark that it needs."""
+    """Verdict on a finding's claim for people, with a necessary remark."""
     word = f"claim {finding.verdict.value}"
     if finding.verdict is ClaimVerdict.HOLDS:
         return f"[green]{word}[/green]{_chance(finding)}"

@@ -1,4 +1,4 @@
-"""Published parameters, tested against the guarantees printed beside them.
+"""Published parameters, tested against the guarantees that are printed for them.
 
 *What the adversary knows.* The shuffled messages and all other users' values: exactly the adversary
 of the definition of differential privacy, who asks of one user which of two values it holds. No
@@ -81,7 +81,7 @@ LESSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _CaseClaim:
-    """A claim about a case; `defended` is True for the accountant's own."""
+    """A claim about a case; `defended` is True for the accountant's claim."""
 
     claim: ClaimedLimit
     defended: bool
@@ -90,7 +90,7 @@ class _CaseClaim:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """An experiment, with the claims about it.
+    """An experiment, with the claims that it tests.
 
     `symbol`: the symbol whose count the adversary uses. `unit`: the distance by which ε is divided.
     """
@@ -106,12 +106,12 @@ class _Case:
 
     @property
     def reports(self) -> int:
-        """Number of sampler calls on both datasets together, which decides the running time."""
+        """Number of sampler calls on both datasets together, which determines the run time."""
         return self.trials * sum(len(values) for values in self.datasets)
 
 
 def run_printed(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
-    """Test every false published statement, and the accountant's, against the real sampler.
+    """Test every false published statement, and the accountant's claims, against the real sampler.
 
     Args:
         trials: rounds on each dataset for the largest scenarios, at least 100; the small ones take
@@ -238,7 +238,7 @@ def _theorem_51(trials: int) -> list[_Case]:
 
 
 def _theorem_1(trials: int) -> _Case:
-    """Case of the bin of x0: one user holds x0 or not, 0.8 n others hold x0, as in the tables."""
+    """Case of x0's bin: one user holds x0 or not, 0.8 n others hold x0, as in the tables."""
     users, symbols, epsilon0, epsilon = 20, 10, 3.0, 0.1
     at_x0 = 4 * users // 5
     spec, _ = krr_histogram(symbols, epsilon0)
@@ -374,7 +374,7 @@ def _theorem_41_ours(trials: int) -> _Case:
 def _computed_finding(
     scenario: str, quantity: str, claim: ClaimedLimit, at_least: float
 ) -> Finding:
-    """Finding for a printed statement by the exact law, where counting would take too long."""
+    """Finding on a printed statement by an exact law, if counting would take too long."""
     note = "at least so much, by the exact law; too rare to be counted here"
     return Finding(
         scenario, quantity, claim, at_least, at_least, at_least, 0, defended=False, note=note

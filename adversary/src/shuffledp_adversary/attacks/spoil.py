@@ -1,4 +1,4 @@
-"""Spoil: a lost or exchanged message, no honest node.
+"""Spoil: a lost or exchanged message, and rounds without an honest node.
 
 A sum of split values does not tolerate them; a sum of bits does.
 
@@ -85,7 +85,7 @@ _LESSON: Final = (
 
 @dataclass(frozen=True)
 class SpoiledRound:
-    """One round: who noticed what, and the error of its published sum.
+    """One round: which parties noticed what, and the error of its published sum.
 
     The error is None if no sum was published.
 
@@ -98,7 +98,7 @@ class SpoiledRound:
     shift: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Entries for the report's JSON."""
+        """The fields for the report's JSON."""
         return {
             "mechanism": self.mechanism,
             "what": self.what,
@@ -108,7 +108,7 @@ class SpoiledRound:
 
 
 def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
-    """Play real rounds: each tampering, then one without an honest node.
+    """Play real rounds: one for each tampering, then one without an honest node.
 
     `users` take part in the round without an honest node.
 
@@ -163,7 +163,7 @@ async def _play(folder: Path, stages: Stages) -> list[SpoiledRound]:
 async def _play_tampered(
     system: LocalSystem, orders: Orders, name: str | None, position: int
 ) -> SpoiledRound:
-    """Play a split-mix round in which the malicious node carries out its order."""
+    """Play a split-mix round in which the malicious node tampers as ordered (`name`)."""
     orders.give(name)
     plan = msgspec.structs.replace(plan_for(system, position), mechanism=SplitMix.kind)
     played = await open_tampered(system, plan)
@@ -193,7 +193,7 @@ async def _judge(played: TamperedRound, orders: Orders, what: str, position: int
 
 
 def _capture_round(users: int, stages: Stages) -> CapturedRound:
-    """A round of real processes, each node of which logs what it knows."""
+    """Play a round in real processes, in which every node logs what it learns."""
     demo = DemoOptions(
         users=users,
         mechanism=SplitMix.kind,
@@ -213,7 +213,7 @@ def _capture_round(users: int, stages: Stages) -> CapturedRound:
 
 
 def findings_of_losses(rounds: Sequence[SpoiledRound]) -> list[Finding]:
-    """Findings on rounds with a lost or doubled message: is there any answer?"""
+    """Findings on rounds with a lost or doubled message: whether they publish an answer."""
     names = {name for name, _ in COUNTED}
     played = [spoiled for spoiled in rounds if spoiled.what in names]
     return [
@@ -273,7 +273,7 @@ def _off(shift: float | None) -> str:
 
 
 def findings_without_honest_node(captured: CapturedRound, confidence: float) -> list[Finding]:
-    """Findings on values read off the pieces, with no honest node and with each honest in turn."""
+    """Findings on values read from the pieces: without an honest node, and with each in turn."""
     everyone = frozenset(captured.logs)
     note = (
         f"; a user's own share of the noise is 0 with probability {_no_noise(captured):.4f} "
@@ -287,7 +287,7 @@ def findings_without_honest_node(captured: CapturedRound, confidence: float) -> 
 
 
 def _no_noise(captured: CapturedRound) -> float:
-    """Probability that a user's own share of the noise is 0, computed."""
+    """Computed probability that a user's own share of noise is 0."""
     spec = captured.final.mechanism
     noise, shares = (float(getattr(spec, name)) for name in ("noise_epsilon", "shares"))
     return math.exp(sgdl_log_mass(1 / shares, noise, np.zeros(1, dtype=np.int64))[0])
@@ -318,7 +318,7 @@ def _count(
     defended: bool,
     note: str,
 ) -> Finding:
-    """Finding with a counted number, whose interval is the number itself."""
+    """Finding with an exact count, whose interval is the count itself."""
     return Finding(
         scenario, quantity, claim, measured, measured, measured, trials, defended, note=note
     )

@@ -1,4 +1,4 @@
-"""Trace: join the logs of corrupt mix nodes, rebuild what each user sent, and guess its value.
+"""Trace: join corrupt mix nodes' logs, rebuild what each user sent, and guess the user's value.
 
 What the adversary knows: the published board and manifest, as everyone does, and all that the
 corrupt nodes saw: at node 1 who sent which envelope, at every corrupt node its permutation, and
@@ -164,7 +164,7 @@ def _capture(options: TraceOptions, stages: Stages) -> CapturedRound:
 
 
 def trace_findings(trace: TraceResult) -> list[Finding]:
-    """Findings of one adversary: users traced, and values guessed."""
+    """Findings for one set of corrupt nodes: users traced, and values guessed."""
     nodes = ", ".join(map(str, trace.corrupt))
     adversary = f"node{'s' if len(trace.corrupt) > 1 else ''} {nodes} of {trace.nodes} corrupt"
     joins = ", ".join(

@@ -24,7 +24,7 @@ _CHUNKS_PER_WORKER: Final = 12
 
 
 class Trials:
-    """Trials in the sealing processes of the fleet.
+    """Runs trials in the fleet's sealing processes.
 
     Every process draws its own system randomness.
     """

@@ -1,4 +1,4 @@
-"""Views of the adversary, from the law of the client's sampler, and its encoder and seals.
+"""The adversary's views, drawn from the law of the client's sampler, encoder and seals.
 
 Reports of many rounds are drawn by `randomise_in_bulk`, whose law is that of a device's sampler.
 
@@ -54,7 +54,7 @@ _ROUND: Final = "00" * 16
 def outlier_rounds(
     spec: GeoShuffle, users: int, far: int, count: int, arrays: RandomArrays | None = None
 ) -> Views:
-    """Simulate rounds in which one user holds `far`, the others 0.
+    """Simulate rounds in which one user holds `far` and all others hold 0.
 
     A row has, from the same reports, the largest number, the sum, and the sum of the far user and
     one other alone.
@@ -92,12 +92,12 @@ def envelopes(
 def _seal_padded(
     spec: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int
 ) -> bytes:
-    """Seal as the client does: always m messages."""
+    """Seal as the client does, always with m messages."""
     return seal_envelope(geometry, _ROUND, keys, encode(geometry, spec, answer, system_random))
 
 
 def _seal_ones(_: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
-    """Seal the same onions, but, to save traffic, a message only for each 1."""
+    """Seal the onions of the ones only, to save traffic."""
     # No message, but an envelope all the same: a user who is silent would be told apart without any
     # length.
     if answer == 0:
@@ -115,7 +115,7 @@ def flooded_rounds(
     count: int,
     arrays: RandomArrays | None = None,
 ) -> Views:
-    """Simulate flooded rounds: one number each, which distinguishes the victim's two values.
+    """Simulate flooded rounds: the one number of each that distinguishes the victim's values.
 
     The victim holds the end of the domain (a sum) or one of two symbols (a histogram); the other
     honest users hold 0, or a third symbol. The colluding users may send what they like: here,
@@ -140,7 +140,7 @@ def flooded_rounds(
 def daily_answers(
     value: int, shown: Sequence[int], count: int, arrays: RandomArrays | None = None
 ) -> Views:
-    """Number of ones that one user has answered up to each shown day, with fresh randomness."""
+    """Number of ones among a user's answers up to each shown day, with fresh randomness."""
     arrays = arrays or RandomArrays()
     daily = randomise_in_bulk(YES_NO, np.full((count, shown[-1]), value), arrays)
     return _sum_until(shown, daily)
@@ -149,7 +149,7 @@ def daily_answers(
 def daily_totals(
     users: int, value: int, shown: Sequence[int], count: int, arrays: RandomArrays | None = None
 ) -> Views:
-    """Number of ones that left the small round's shuffle up to each shown day.
+    """Number of ones on the small round's boards up to each shown day.
 
     All but one user hold 0.
     """
@@ -187,7 +187,7 @@ def daily_rappor(
 
 
 def _sum_until(shown: Sequence[int], daily: NDArray[np.int64]) -> Views:
-    """The sums of each row up to the shown days, of which the first is 1."""
+    """Sums of each row up to every shown day; day 1 is the first."""
     sums: Views = daily.cumsum(axis=1)[:, np.asarray(shown) - 1].tolist()
     return sums
 
@@ -195,7 +195,7 @@ def _sum_until(shown: Sequence[int], daily: NDArray[np.int64]) -> Views:
 def partial_rounds(
     spec: SGDLShuffle, users: int, value: int, count: int, arrays: RandomArrays | None = None
 ) -> Views:
-    """Simulate the sum after each quarter of the users.
+    """Simulate the sum if a quarter, two quarters, three, or all of the users take part.
 
     The first of them holds `value`, the others 0.
 
@@ -211,7 +211,7 @@ def partial_rounds(
 def _reports(
     spec: Mechanism, values: Sequence[int], count: int, arrays: RandomArrays
 ) -> Iterator[NDArray[np.int64]]:
-    """The reports of `count` rounds of users who hold these values, some rounds at a time.
+    """Reports of users with these values in `count` rounds, some rounds at a time.
 
     A row for each round.
     """

@@ -1,1 +1,1 @@
-"""Measurement of real privacy: the clients' exact law, run on two neighbouring datasets."""
+"""Measurement of real privacy: the clients' exact sampler, run on two neighbouring datasets."""

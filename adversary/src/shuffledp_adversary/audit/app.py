@@ -1,4 +1,4 @@
-"""`shuffledp audit MECHANISM`: the parameters of `certify`, small by default, and the effort.
+"""`shuffledp audit MECHANISM`: options of `certify` with small defaults, and of the effort.
 
 The default number of users is small, because each trial draws one report of every user on both
 datasets.
@@ -122,7 +122,7 @@ ThroughMixnet = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Small(Scenario):
-    """A round of few users, all of them honest."""
+    """Options of a round of few users, all honest."""
 
     users: Users = 8
     delta: Delta = 1e-2
@@ -134,7 +134,7 @@ class Small(Scenario):
 
 @dataclass(frozen=True, slots=True)
 class SmallHistogram(Small):
-    """A small round of symbols, which are all at the same distance."""
+    """Options of a small round of symbols, which all have the same distance."""
 
     adjacency: Adjacency = field(default=Adjacency.STANDARD, init=False)
     max_distance: int | None = field(default=None, init=False)
@@ -142,7 +142,7 @@ class SmallHistogram(Small):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The options of every audit, as they were typed; `audit.Effort` checks them."""
+    """Options of every audit, as typed; `audit.Effort` checks them."""
 
     trials: Trials = None
     quick: Quick = False

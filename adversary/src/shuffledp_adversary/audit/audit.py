@@ -28,7 +28,7 @@ from shuffledp_sim.users.sealing import Progress
 
 
 class ClaimBroken(ShuffleDPError):  # noqa: N818 - what was found, not what went wrong
-    """An audit measured more privacy loss than is claimed. Exit code 1."""
+    """An audit measured more privacy loss than the claim allows. Exit code 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """A measurement, and the claim it is compared with.
+    """A measurement, and the claim that it is compared with.
 
     Attributes:
         answer: the accountant's analysis of these parameters.
@@ -113,7 +113,7 @@ class AuditReport:
 
     @property
     def published_broken(self) -> bool:
-        """True if it contradicts the paper's formula, where there is one for these parameters."""
+        """True if the measurement contradicts the paper's formula, if one applies."""
         return (
             not self.local
             and self.answer.published is not None
@@ -122,11 +122,11 @@ class AuditReport:
 
     @property
     def verdict(self) -> str:
-        """Verdict in words."""
+        """The verdict in words."""
         return "CLAIM BROKEN" if self.broken else "no contradiction"
 
     def check(self) -> None:
-        """Raise `ClaimBroken` where the claim is contradicted."""
+        """Raise `ClaimBroken` if the measurement contradicts the claim."""
         if self.broken:
             raise ClaimBroken(
                 f"CLAIM BROKEN: at delta {self.bound.delta:g} epsilon is at least "
@@ -136,7 +136,7 @@ class AuditReport:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys of `--format json`; infinite and unknown numbers are null."""
+        """The JSON object of `--format json`; infinite and unknown numbers are null."""
         answer = self.answer.to_dict()
         return {
             "mechanism": answer["mechanism"],
@@ -177,7 +177,7 @@ def audit(
     sampler: Sampler | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
-    """Run the trials in process and measure.
+    """Run the trials in process, and measure ε.
 
     Args:
         question: about one of the mechanisms that clients run, one round, all users honest.
@@ -224,14 +224,14 @@ def audit(
 
 
 def spec_of(question: Plan) -> Mechanism:
-    """The mechanism, if clients have a sampler for it; `UsageError` otherwise."""
+    """The mechanism in question, if clients have a sampler for it; `UsageError` otherwise."""
     if not isinstance(question.spec, Spec):
         raise UsageError(f"clients have no sampler of {question.kind}, so it cannot be audited")
     return question.spec
 
 
 def neighbours_of(question: Plan, effort: Effort, users: int) -> Neighbours:
-    """The effort's datasets, or the worst-looking ones at the largest covered distance.
+    """The effort's datasets, or the apparently worst ones at the largest covered distance.
 
     Raises:
         UsageError: a distance that is not covered, or values outside the domain.

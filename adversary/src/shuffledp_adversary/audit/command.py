@@ -1,4 +1,4 @@
-"""Command of an audit: progress bar, table, and an error if the claim is broken."""
+"""The command of an audit: progress bar, table, and an error if the claim is broken."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shuffledp_sim.users.sealing import sealing_pool
 def run_audit_command(
     question: Plan, effort: Effort, *, through_mixnet: bool, output: OutputFormat
 ) -> None:
-    """Audit and print.
+    """Run an audit, and print its report.
 
     Raises:
         ClaimBroken: after printing, where the measurement contradicts the claim.

@@ -1,4 +1,4 @@
-"""The audit over real processes: nodes, broker, accountant and analyst, onions and all.
+"""The audit over a real system: nodes, broker, accountant and analyst as processes.
 
 The outcomes are the published answers.
 
@@ -43,7 +43,7 @@ OPEN_SECONDS: Final = 600.0
 def audit_through_mixnet(
     question: Plan, effort: Effort, pool: ProcessPoolExecutor, progress: Progress | None = None
 ) -> AuditReport:
-    """Run `effort.trials` rounds on each dataset over processes, and audit their answers.
+    """Run `effort.trials` rounds on each dataset in a real system, and audit their answers.
 
     A round is planned by its ε, so the mechanism's own parameters are calibrated by the accountant
     for the ε that the question's would have; the claim is the largest ε in the rounds' final
@@ -96,7 +96,7 @@ async def _rounds(
     pool: ProcessPoolExecutor,
     progress: Progress | None,
 ) -> list[RoundReport]:
-    """Run rounds on both datasets in turn, so that drift affects both alike."""
+    """Run rounds on both datasets alternately, so that drift affects both equally."""
     datasets = [np.array(values, dtype=np.int64) for values in pair.datasets]
     units = (question.max_distance or 1) if question.per_unit else 1
     budget = LocalBudget(

@@ -1,4 +1,4 @@
-"""Two neighbouring datasets, and the evidence of a published answer for one or the other."""
+"""Two neighbouring datasets, and how strongly an answer speaks for one of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shuffledp_core.mechanisms import Answers, Mechanism
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """User 0 holds `value` in one dataset and `changed` in the other.
+    """Two datasets that differ in user 0, who holds `value` or `changed`.
 
     `others` are the values of all other users.
     """
@@ -39,7 +39,7 @@ class Neighbours:
 
 
 def worst_looking(spec: Mechanism, users: int, value: int, changed: int) -> Neighbours:
-    """The others where the accountant's attained bound has them (docs/accounting.md, K5, S9, S10).
+    """Datasets with the other users as in the accountant's attained bound (K5, S9, S10).
 
     A histogram: all at one third symbol, or at the first user's where there are but two. A sum: all
     at 0.
@@ -90,7 +90,7 @@ def outcomes(
 
 
 def rank_answers(answers: NDArray[np.float64], pair: Neighbours) -> NDArray[np.int64]:
-    """Number the answers, equal ones equally, in the order of their evidence for the change.
+    """Number the answers in order of their evidence for the change, equal answers equally.
 
     For a histogram the evidence is the estimate for the changed value minus that for the first
     value; for a sum it is the sum. So the tails of the order are sensible events, and the
@@ -106,7 +106,7 @@ def rank_answers(answers: NDArray[np.float64], pair: Neighbours) -> NDArray[np.i
 
 
 def _distinct(counts: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different rows of both, and which of them each row is.
+    """The distinct rows of both arrays, and the index of each row among them.
 
     Rows have one sum: the first count is redundant.
     """

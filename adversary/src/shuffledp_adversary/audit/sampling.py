@@ -1,4 +1,4 @@
-"""Many rounds in process: the exact sampler for every user of every trial, spread over all cores.
+"""Simulated rounds in process: the exact sampler for every user of every trial, on all cores.
 
 Trials are independent: each draws one report for each user from the operating system's randomness,
 in bulk or, on request, with the clients' own code, one value at a time. Only the counts of the
@@ -53,7 +53,7 @@ def shuffled_counts(
     sampler: Sampler = randomise_in_bulk,
     progress: Progress | None = None,
 ) -> list[NDArray[np.int64]]:
-    """The counts of all symbols, for each dataset an array of shape (trials, spec.cells).
+    """Counts of all symbols for each dataset, an array of shape (trials, spec.cells) each.
 
     Args:
         spec: what every user runs.
@@ -90,7 +90,7 @@ def usual_trials(spec: Mechanism, trials: int) -> int:
 def one_by_one(
     spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays
 ) -> NDArray[np.int64]:
-    """A `Sampler` that calls the clients' own `randomise` for each value.
+    """A `Sampler` that calls the clients' `randomise` for each value.
 
     It takes at least twenty times as long.
     """

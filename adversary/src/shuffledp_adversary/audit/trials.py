@@ -14,7 +14,7 @@ LINES: Final = 20
 
 
 class TrialProgress:
-    """Counts trials on standard error, so that a long count is not silent where there is no bar."""
+    """Reports trials on standard error, so that long counts are not silent without a bar."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = Console(stderr=True) if console is None else console
@@ -36,7 +36,7 @@ class TrialProgress:
             self._stages.__exit__(kind, error, trace)
 
     def update(self, stage: str, done: int, total: int) -> None:
-        """Show `stage` at done of total."""
+        """Show that `done` of `total` trials of a stage are done."""
         if self._stages is not None:
             self._stages.update(stage, done, total)
             return

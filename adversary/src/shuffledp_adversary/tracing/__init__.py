@@ -1,1 +1,1 @@
-"""Attacks with the logs of corrupt nodes: join the logs, follow messages, guess values."""
+"""Attacks with corrupt nodes' logs: join the logs, follow messages, guess values."""

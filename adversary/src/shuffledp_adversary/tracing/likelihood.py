@@ -47,7 +47,7 @@ def guess_values(spec: Mechanism, answers: NDArray[np.int64], prior: Floats) -> 
 
 
 def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:
-    """ln P(answer | x): shape (answers, domain), -inf where it cannot be.
+    """ln P(answer | x), shape (answers, domain); -inf for impossible answers.
 
     Raises:
         UsageError: the mechanism's analysis has no law of its messages, or the law cannot be

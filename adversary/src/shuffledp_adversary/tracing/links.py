@@ -1,4 +1,4 @@
-"""Join of the logs of corrupt nodes by the ciphertexts they saw. Pure.
+"""Joins the logs of corrupt nodes by the ciphertexts in them. Pure.
 
 Records are matched by their bytes, not by indices: a record that left one node is looked up among
 the records that came in at the next log along the route, and finally on the public board. If a node
@@ -21,7 +21,7 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class JoinStep:
-    """An attempted join: `joined` of the `records` from `before` were found at `after`."""
+    """An attempted join: `joined` of the `records` that left `before` were found at `after`."""
 
     before: str
     after: str
@@ -45,7 +45,7 @@ class Links:
 
 
 def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links:
-    """Follow every record from node 1's senders to the board, as far as the logs lead.
+    """Follow every record from the senders at node 1 to the board, as far as logs lead.
 
     Args:
         logs: by position on the route, at least one.
@@ -76,7 +76,7 @@ def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links
 
 
 def find_rows(rows: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Find the place of every row of `rows` in `among`, or -1.
+    """Index in `among` of every row of `rows`, or -1.
 
     Both have rows of one width, and all rows differ.
     """
@@ -93,12 +93,12 @@ def find_rows(rows: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.i
 
 
 def _with_dummies(senders: NDArray[np.int64], log: CorruptLog) -> NDArray[np.int64]:
-    """Senders of a log's pool, followed by -1 for the node's dummies, which no user sent."""
+    """The senders of a log's pool, then -1 for each of the node's dummies."""
     return np.append(senders, np.full(log.header.dummies, NOBODY, dtype=np.int64))
 
 
 def _at_the_start(first: CorruptLog) -> NDArray[np.int64]:
-    """Sender of each record in the pool of the first log; unknown behind an honest node 1."""
+    """Sender of each record in the first log's pool; unknown after an honest node 1."""
     records, users = first.header.pool, first.header.users
     if first.credentials is None:
         return np.full(records, NOBODY, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Tracing of one round with the logs of its corrupt nodes, and its success rate.
+"""Tracing of one round with its corrupt nodes' logs, and the success rate.
 
 A round's folder holds the public documents and, of a round with corrupt nodes, their logs:
 
@@ -38,7 +38,7 @@ from shuffledp_sim.captured import LOGS, TRUTH
 
 @dataclass(frozen=True)
 class CapturedRound:
-    """One round as its adversary sees it.
+    """One round as its adversary sees it: logs, board and public documents.
 
     Attributes:
         manifest: verified.
@@ -67,7 +67,7 @@ class CapturedRound:
 
 @dataclass(frozen=True)
 class TracedUsers:
-    """The users all of whose messages were found on the board, in the order of node 1's spool.
+    """The users whose messages were all found on the board, in the order of node 1's spool.
 
     Attributes:
         credentials: shape (traced, bytes of one).
@@ -84,7 +84,7 @@ class TracedUsers:
 
 @dataclass(frozen=True)
 class TraceResult:
-    """Success of the adversary.
+    """Success of an adversary with some nodes' logs.
 
     Attributes:
         corrupt: positions of the nodes whose logs were used.
@@ -149,11 +149,11 @@ class TraceResult:
         return None if self.correct is None else self.interval_of(self.correct)
 
     def interval_of(self, correct: int) -> tuple[float, float]:
-        """Clopper-Pearson interval of the share of `correct` users."""
+        """Clopper-Pearson interval of the share `correct` / users."""
         return clopper_pearson(correct, self.users, self.confidence)
 
     def to_dict(self) -> dict[str, Any]:
-        """Entries for the report's JSON."""
+        """The fields for the report's JSON."""
         return {
             "corrupt_nodes": list(self.corrupt),
             "nodes": self.nodes,
@@ -247,7 +247,7 @@ def _traced_users(
 def _rebuild_answers(
     captured: CapturedRound, senders: NDArray[np.int64], users: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Mask of the users who were traced completely, and each one's answer; shape (users,) both."""
+    """Mask of the completely traced users, and each one's answer; shape (users,) each."""
     linked: NDArray[np.bool_] = senders != NOBODY
     geometry = captured.manifest.geometry
     symbols = np.zeros(len(captured.board), dtype=np.int64)
@@ -267,7 +267,7 @@ def _rebuild_answers(
 
 
 def _priors(captured: CapturedRound) -> Sequence[NDArray[np.float64]]:
-    """Priors: the population's distribution (uniform where it is unknown), and the uniform one."""
+    """Two priors: the population's distribution (uniform if unknown), and the uniform one."""
     uniform = np.ones(captured.final.mechanism.domain)
     return (
         uniform if captured.population is None else captured.population.astype(np.float64),
@@ -281,7 +281,7 @@ def _guesses(
     answers: NDArray[np.int64],
     prior: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Likeliest value of each user; the most frequent one for users who were not traced."""
+    """Likeliest value of each user; for untraced users, the most frequent value."""
     guesses = np.full(len(traced), int(np.argmax(prior)), dtype=np.int64)
     if traced.any():
         guesses[traced] = guess_values(captured.final.mechanism, answers[traced], prior)

@@ -1,1 +1,1 @@
-"""Attacks of malicious mix nodes: tampering with onions, real rounds, and findings."""
+"""Attacks by malicious mix nodes: tampering with onions, real rounds, and findings."""

@@ -127,7 +127,7 @@ def run_exchange(
     culprits: str = "1",
     tamperings: int = 0,
 ) -> AttackReport:
-    """Run every tampering in real rounds, and the unguarded ones in process.
+    """Run every tampering in real rounds, and attacks without their defence in process.
 
     Each position gets one real round; `trials` rounds are simulated in this process.
 
@@ -299,7 +299,7 @@ def _isolation_finding(what: str, seen: Observation) -> Finding:
 
 
 def _at_the_door(refusals: dict[str, str | None]) -> list[Finding]:
-    """Finding at an honest entry node: only an identical submission gets a receipt again."""
+    """Finding at an honest entry node: a receipt is repeated only for an identical submission."""
     foreign = {what: error for what, error in refusals.items() if what != AGAIN}
     note = "; ".join(f"{what}: {error}" for what, error in foreign.items())
     refused = sum(error is not None for error in foreign.values()) / len(foreign)
@@ -309,7 +309,7 @@ def _at_the_door(refusals: dict[str, str | None]) -> list[Finding]:
 
 
 def _in_process(trials: int, confidence: float, stages: Stages) -> list[Finding]:
-    """Findings of the in-process attacks, with and without one check.
+    """Findings of the in-process attacks, each with and without the check that prevents it.
 
     Every bit of an onion is flipped as well.
     """
@@ -370,7 +370,7 @@ def _count(
     defended: bool,
     note: str = "",
 ) -> Finding:
-    """Finding with a counted number, whose interval is the number itself."""
+    """Finding with an exact count, whose interval is the count itself."""
     return Finding(
         scenario, quantity, claim, measured, measured, measured, trials, defended, note=note
     )

@@ -1,4 +1,4 @@
-"""Users of a verified round whose messages do not decrypt: who is named, and who gets an answer.
+"""Users of a verified round whose messages do not decrypt: who is blamed, and who is counted.
 
 A round has a given number of culprits among its users, and may exclude as many. Its published
 files are checked like any other round's: the history must name exactly the culprits, and
@@ -79,7 +79,7 @@ class CulpritsObservation:
 
     @property
     def right(self) -> bool:
-        """True if exactly the culprits were named, and all others got their answer."""
+        """True if exactly the culprits were named, and all other users were counted."""
         named = (self.named, self.framed) == (self.culprits, 0)
         return (
             self.published
@@ -90,7 +90,7 @@ class CulpritsObservation:
 
 
 def counts(users: int, culprits: str) -> tuple[int, ...]:
-    """Parse the requested numbers of culprits.
+    """Parse the requested numbers of culprits, at most `users`.
 
     Raises `UsageError` unless each leaves enough honest users.
     """
@@ -110,7 +110,7 @@ def counts(users: int, culprits: str) -> tuple[int, ...]:
 async def observe_culprits(
     system: LocalSystem, layer: int, users: int, culprits: int
 ) -> CulpritsObservation:
-    """Play one verified round of honest nodes with `culprits` cheating users.
+    """Play one verified round of honest nodes in which `culprits` users cheat.
 
     The first message of each culprit fails to decrypt at `layer`.
     """
@@ -154,7 +154,7 @@ async def _send(played: TamperedRound, submissions: Sequence[PreparedSubmission]
 
 
 async def named_in(played: TamperedRound, signed: Signed) -> set[str]:
-    """The users whom the published history names, after verifying it as anyone can."""
+    """The users whom the published history blames, after verifying the history."""
     deployment = played.system.deployment
     opened = OpenedRound(played.round_id, played.announcement)
     report = make_report(deployment, opened, signed, read_result(deployment, signed), {})

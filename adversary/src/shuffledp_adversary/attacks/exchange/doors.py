@@ -30,7 +30,7 @@ AGAIN: Final = "the same submission again"
 
 
 async def crowd_out(system: LocalSystem, orders: Orders) -> Observation:
-    """Play a round whose entry node admits the victim and unenrolled accomplices only."""
+    """Play a round whose entry node admits only the victim and unenrolled accomplices."""
     own_enrolment = _unknown_enrolment(system)
     orders.let_in(own_enrolment.public_key)
     orders.give(CROWD)
@@ -45,7 +45,7 @@ async def crowd_out(system: LocalSystem, orders: Orders) -> Observation:
 
 
 async def surround(system: LocalSystem) -> Observation:
-    """Play a round in which enrolled accomplices take all places but one.
+    """Play a round in which enrolled accomplices take all places except the victim's.
 
     The entry node is honest.
     """
@@ -58,7 +58,7 @@ async def surround(system: LocalSystem) -> Observation:
 
 
 async def knock(system: LocalSystem) -> tuple[dict[str, str | None], Observation]:
-    """Try replayed, stolen and forged submissions on an honest entry node, and end the round.
+    """Try replayed, stolen and forged submissions on an honest entry node, then end the round.
 
     Returns:
         The error's class by attempt, None for one that got a receipt; and the round, in which

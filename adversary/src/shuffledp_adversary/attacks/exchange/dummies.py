@@ -1,4 +1,4 @@
-"""A malicious node and the dummies of a verified round: its own, and those of another node."""
+"""A malicious node that cheats with the dummies of a verified round: its own, or another node's."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def mixing_of(live: LiveRound) -> MixTerms:
 
 
 def leave_broken_dummies(live: LiveRound, identity: Identity) -> None:
-    """Carry out the order `BREAK` once per round: leave broken dummies for the node to send."""
+    """Carry out the order `BREAK`, once per round: store broken dummies for the node to send."""
     if live.folder.dummies.exists():
         return
     mixing = mixing_of(live)
@@ -102,7 +102,7 @@ def obey_after_drawing(order: str | None) -> None:
 
 
 def records_of_last_node(live: LiveRound, records: list[bytes]) -> list[bytes]:
-    """One dummy of the last node in the output of node 1, which knows whose records are whose."""
+    """One dummy of the last node among node 1's output records; node 1 can recognise it."""
     secret = live.require_secret().blinding
     claim = list(listed_dummies(live, ()).values())[-1]
     key = multiply(secret, element(claim.key_list[0]))
@@ -110,7 +110,7 @@ def records_of_last_node(live: LiveRound, records: list[bytes]) -> list[bytes]:
 
 
 def forged_batch(live: LiveRound, identity: Identity, header: BatchHeader) -> BatchHeader:
-    """Carry out the order `FORGE`: list and mix its own dummies instead of the last node's."""
+    """Carry out the order `FORGE`: list and mix forged dummies instead of the last node's."""
     mixing = mixing_of(live)
     claims, records = read_spool(live)
     honest = list(listed_dummies(live, claims).values())

@@ -1,4 +1,4 @@
-"""Framing: a node of a verified round accuses a record that it could open.
+"""Framing: a node of a verified round accuses a record that it can decrypt.
 
 If the accusation stood, the round would trace the record to its user, show all of that user's
 records to the accuser, and leave the user out: an honest user would be named, and lose its
@@ -30,7 +30,7 @@ FRAME: Final = "frame"
 
 
 def second_spelling(point: Element) -> Element:
-    """A second encoding of an element: its 255 bits, with bit 255 set.
+    """A second, invalid encoding of an element: its 255 bits, with bit 255 set.
 
     A decoder that ignores that bit reads the same element, for which the proof of the share holds.
     A layer key is a hash of the bytes: with that of the second spelling the box does not open, as
@@ -48,7 +48,7 @@ def leave_accusation(
     spell: Callable[[Element], Element] = lambda share: share,
     change: Callable[[AccusedRecord], AccusedRecord] = lambda accused: accused,
 ) -> None:
-    """Accuse a record that opens: write a signed accusation where an honest node puts its own.
+    """Store a signed accusation of a valid record where an honest node stores its own.
 
     Call it before the node mixes; it then finds that accusation and waits for its settlement.
 
@@ -82,7 +82,7 @@ def false_accusation(
     secret: Scalar,
     spell: Callable[[Element], Element],
 ) -> AccusedRecord:
-    """An unsigned accusation of a record that opens at `position`, its share written by `spell`."""
+    """An unsigned accusation of a record valid at `position`, with its share encoded by `spell`."""
     key = key_of(records[index])
     share = spell(multiply(secret, key))
     pairs = terms.route.opener(position), (key, share)
@@ -91,6 +91,6 @@ def false_accusation(
 
 
 def frame(live: LiveRound, identity: Identity, roster: Roster) -> None:
-    """Carry out the order `FRAME`, once a round."""
+    """Carry out the order `FRAME`, once per round."""
     if not live.folder.accusation.exists():
         leave_accusation(live, identity, roster, choose=lambda _: 0, spell=second_spelling)

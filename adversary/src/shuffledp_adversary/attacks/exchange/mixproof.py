@@ -1,4 +1,4 @@
-"""The exchange attack on rounds with verified mixing: who notices, and who is named."""
+"""The exchange attack on rounds with provable mixing: who notices, and who is blamed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _LESSON: Final = (
 
 @dataclass(frozen=True)
 class MixproofObservation:
-    """One tampered round: its observation, and the stated reason of the party that stopped it.
+    """One tampered round: the observation, and the reason that the stopping party stated.
 
     `framed` counts the users whom the published history names; every user of the round is honest.
     """
@@ -102,11 +102,11 @@ class MixproofObservation:
 
     @property
     def names_node(self) -> bool:
-        """True if the malicious node is named, by its position."""
+        """True if the malicious node is blamed, by its position."""
         return f"node {self.seen.position}: " in (self.reason or "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Every attribute."""
+        """All attributes, for JSON."""
         return {
             **self.seen.to_dict(),
             "reason": self.reason,
@@ -117,7 +117,7 @@ class MixproofObservation:
 
 @dataclass(frozen=True)
 class ClaimObservation:
-    """One round in which a user claims one key in two spellings, behind an honest entry node.
+    """One round in which a user claims one key in two encodings, at an honest entry node.
 
     `refusal` is the entry node's error, None if it gave a receipt; `reason` is why the round
     failed.
@@ -128,12 +128,12 @@ class ClaimObservation:
 
     @property
     def right(self) -> bool:
-        """True if the claim was refused at the door and the others got their answer."""
+        """True if the entry node refused the claim, and all other users were counted."""
         return self.refusal is not None and self.reason is None
 
 
 def run_mixproof(users: int, culprits: str, tamperings: int) -> AttackReport:
-    """Run every tampering at each position in real verified rounds, and users who cheat.
+    """Run every tampering at each position in real verified rounds, and rounds with cheating users.
 
     Then run random ones, by a node at each position and by a user.
 
@@ -252,7 +252,7 @@ async def observe_node(
 
 
 async def observe_respelled_claim(system: LocalSystem) -> ClaimObservation:
-    """Play one verified round in which a user claims one key in two spellings."""
+    """Play one verified round in which a user claims one key in two encodings."""
     played = await _open(system, 3)
     await played.submit()
     refusal = None

@@ -1,4 +1,4 @@
-"""A malicious node of a verified round: the output that replaces its honest output.
+"""A malicious node of a verified round, which replaces its honest output.
 
 It has the secrets of its own position, so that the messages it makes up decrypt at every later
 node, and it signs list and header again. It cannot prove a false sum of keys.
@@ -89,7 +89,7 @@ def tampered_batch(
     order: str,
     leave: Callable[[list[bytes]], None],
 ) -> BatchHeader:
-    """Change `live.folder.outgoing` as ordered; the header of what is then sent.
+    """Change `live.folder.outgoing` as ordered; return the header of what is then sent.
 
     `leave` receives the messages that were made up.
     """
@@ -115,7 +115,7 @@ def exchanged_batch(
     leave: Callable[[list[bytes]], None],
     victim: Callable[[LiveRound, list[bytes]], list[bytes]] | None = None,
 ) -> BatchHeader:
-    """Replace the honest output by the result of `tamper`, under a newly signed header.
+    """Replace the honest output by the result of `tamper`, with a newly signed header.
 
     `victim` chooses the attacked records; None: those of a user. See `tampered_batch`.
     """
@@ -175,7 +175,7 @@ def _terms(live: LiveRound) -> MixTerms:
 
 
 def _victim(live: LiveRound, records: list[bytes]) -> list[bytes]:
-    """The entry node knows whose records are whose: those of the first claim in its spool."""
+    """The victim's records, those of the first claim in the spool; only node 1 knows them."""
     if not live.record.is_entry:
         return records[:1]
     geometry = live.require_terms().geometry
@@ -190,7 +190,7 @@ def _victim(live: LiveRound, records: list[bytes]) -> list[bytes]:
 def _crowd(
     live: LiveRound, identity: Identity, header: BatchHeader, leave: Callable[[list[bytes]], None]
 ) -> BatchHeader:
-    """List the victim and made-up, unenrolled users, and mix these honestly."""
+    """List the victim and invented, unenrolled users, and mix their records honestly."""
     geometry = live.require_terms().geometry
     mixing = _terms(live)
     spooled = live.folder.envelopes.read_bytes()[: geometry.envelope_bytes]

@@ -1,4 +1,4 @@
-"""A malicious node: the shuffler's own code, which tampers with its output before it signs."""
+"""A malicious node: the real shuffler code, but it tampers with its output before signing."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ behind it.
 
 @dataclass(frozen=True)
 class Orders:
-    """The adversary's orders to its node, as files in a folder that its processes share."""
+    """The adversary's orders to its node, in files of a folder that both processes share."""
 
     folder: Path
 
     @property
     def order(self) -> str | None:
-        """The tampering of the next round, or None."""
+        """The tampering ordered for the next round, or None."""
         file = self.folder / "order"
         return file.read_text().strip() if file.exists() else None
 
     def give(self, order: str | None) -> None:
-        """Order a tampering for the rounds from now on; None: honest work.
+        """Order a tampering for all rounds from now on; None for honest work.
 
         Forgets what was made up before.
         """
@@ -68,28 +68,28 @@ class Orders:
             write_atomic(self.folder / "order", order.encode())
 
     def let_in(self, enrolment_key: bytes) -> None:
-        """Set the adversary's enrolment key, whose credentials are admitted as accomplices."""
+        """Set the adversary's enrolment key; credentials under it are admitted as accomplices."""
         make_folder(self.folder)
         (self.folder / "accomplices").write_bytes(enrolment_key)
 
     def accomplices(self) -> bytes:
-        """The key that `let_in` was given; empty before."""
+        """The enrolment key that `let_in` set; empty before."""
         file = self.folder / "accomplices"
         return file.read_bytes() if file.exists() else b""
 
     def leave_made_up(self, messages: list[bytes]) -> None:
-        """Write the plain messages that the node made up, for its accomplices."""
+        """Store the plain messages that the node invented, for its accomplices."""
         write_atomic(self.folder / "made", b"".join(messages))
 
     def made_up(self) -> bytes:
-        """The plain messages that were made up, packed."""
+        """The stored plain messages that the node invented, packed."""
         file = self.folder / "made"
         return file.read_bytes() if file.exists() else b""
 
 
 @dataclass(frozen=True)
 class TamperingWork(RoundPipeline):
-    """Mixes as a node does, then tampers.
+    """A node's pipeline that tampers with the batch after mixing.
 
     `earlier` keeps one record of every round, by position, to replay it.
     """
@@ -99,7 +99,7 @@ class TamperingWork(RoundPipeline):
     earlier: dict[int, bytes] = field(default_factory=dict)
 
     async def mix_batch(self, live: LiveRound) -> BatchHeader:
-        """See `RoundPipeline.mix_batch`; the header counts and commits to what is really sent."""
+        """See `RoundPipeline.mix_batch`; the header commits to what is really sent."""
         cheat = self._cheat(live)
         if cheat is not None:
             await in_thread(cheat.accuse)
@@ -190,7 +190,7 @@ class LyingNode(MixNode):
         self._orders = orders
 
     def _submissions_for(self, live: LiveRound, credential: bytes) -> Submissions:
-        """When ordered to, admits one user, and then only accomplices."""
+        """If ordered, admit one user, and then only accomplices."""
         honest = self._services.submissions
         if self._orders.order != CROWD or live.require_terms().mixing is not None:
             return honest
@@ -203,12 +203,12 @@ class LyingNode(MixNode):
         return honest
 
     async def close_round(self, round_id: str) -> int:
-        """See `MixNode.close_round`; when ordered to, counts one report fewer."""
+        """See `MixNode.close_round`; if ordered, report one submission fewer."""
         accepted = await super().close_round(round_id)
         return accepted - 1 if self._orders.order == SILENTLY else accepted
 
     async def dummies(self, round_id: str) -> bytes:
-        """See `MixNode.dummies`; when ordered to, sends none or broken ones, or ends here."""
+        """See `MixNode.dummies`; if ordered, send none or broken ones, or crash."""
         order = self._orders.order
         live = self._rounds.get(round_id)
         await in_thread(dummies.obey_before_sending, order, live, self._services.identity)
@@ -217,7 +217,7 @@ class LyingNode(MixNode):
         return data
 
     async def answer(self, round_id: str, chunks: Chunks) -> bytes:
-        """See `MixNode.answer`; when ordered to, something else than the truth."""
+        """See `MixNode.answer`; if ordered, return a false answer."""
         honest, work = await super().answer(round_id, chunks), self._services.work
         cheat = work.cheats.get(round_id) if isinstance(work, TamperingWork) else None
         return honest if cheat is None else await in_thread(cheat.answer, honest)
@@ -231,13 +231,13 @@ class LyingNode(MixNode):
 
 
 def _enrolling(roster: Roster, key: bytes) -> Roster:
-    """The roster with this enrolment key for its one population."""
+    """The roster with another enrolment key for its only population."""
     population = msgspec.structs.replace(roster.populations[0], enrolment_key=key.hex())
     return msgspec.structs.replace(roster, populations=(population,))
 
 
 def malicious_node_of(orders: Orders) -> Callable[[NodeServices], MixNode]:
-    """A function that makes a malicious node of an honest node's parts."""
+    """A function that makes a malicious node from an honest node's services."""
 
     def node_of(parts: NodeServices) -> MixNode:
         honest = parts.work

@@ -1,4 +1,4 @@
-"""The exchange attack on the dummies of nodes in verified rounds: who notices, and who is named."""
+"""The exchange attack on nodes' dummies in verified rounds: who notices, and who is blamed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TRIED: Final = {
 
 @dataclass(frozen=True)
 class DummiesObservation:
-    """One verified round with noise of nodes, one of which cheats with dummies.
+    """One verified round with noise of nodes, in which one node cheats with dummies.
 
     Attributes:
         order: the order of the malicious node.
@@ -60,13 +60,13 @@ class DummiesObservation:
 
     @property
     def right(self) -> bool:
-        """True if the round was stopped and its node named; without mixing no party is."""
+        """True if the round stopped and, if anything was mixed, its node was blamed."""
         named = f"node {self.position}: " in (self.reason or "")
         return not self.published and (named or self.order == WITHHOLD)
 
 
 def plan_for(system: LocalSystem, position: int) -> RoundPlan:
-    """Plan of a histogram with noise of nodes, the malicious one at this position."""
+    """Plan of a histogram with noise of nodes, with the malicious node at this position."""
     return RoundPlan(
         population=system.population,
         mechanism="node-histogram",
@@ -85,7 +85,7 @@ def plan_for(system: LocalSystem, position: int) -> RoundPlan:
 async def observe_dummies(
     system: LocalSystem, orders: Orders, order: str, position: int
 ) -> DummiesObservation:
-    """Play one such round, in which the node carries out its order."""
+    """Play one verified round with noise of nodes, in which the node carries out its order."""
     orders.give(order)
     tampered = await open_tampered(system, plan_for(system, position))
     if order != WITHHOLD:  # it ends the round before anyone could submit
@@ -103,7 +103,7 @@ def _result(tampered: TamperedRound, signed: Signed) -> Result:
 
 
 def findings_on_dummies(played: list[DummiesObservation]) -> list[Finding]:
-    """A finding for each order: stopped, and the node named where anything was mixed."""
+    """A finding for each order: the round stops, and if anything was mixed, the node is blamed."""
     claim = ClaimedLimit("mixing: P1, P2 and P3", 1.0, at_least=True)
     findings = []
     for order, tried in _TRIED.items():

@@ -1,4 +1,4 @@
-"""Process of a mix node that cheats on order.
+"""Process of a mix node that cheats when ordered.
 
 `python -m` this module with `--orders FOLDER --config FILE`.
 

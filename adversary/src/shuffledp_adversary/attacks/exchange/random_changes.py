@@ -1,4 +1,4 @@
-"""Random changes of the data of a verified round's parties.
+"""Random changes to the data that parties of a verified round send.
 
 They change any field or bit, or records while keeping the sum of their keys.
 """
@@ -16,13 +16,13 @@ ValueT = TypeVar("ValueT")
 
 
 def flip_bit(data: bytes, draw: Random) -> bytes:
-    """The bytes with one random bit changed; none where there are none."""
+    """The bytes with one random bit flipped; unchanged if there are none."""
     at = draw.randrange(8 * len(data)) if data else 0
     return bytes(byte ^ (1 << at % 8 if index == at // 8 else 0) for index, byte in enumerate(data))
 
 
 def change_field(value: ValueT, draw: Random) -> ValueT:
-    """A dataclass's value with one of its fields changed: a bit of bytes, a number, a path."""
+    """A dataclass instance with one field changed: a bit of bytes, a number, or a path."""
     given: Any = value
     name = draw.choice(
         [part.name for part in fields(given) if getattr(value, part.name) not in {b"", ()}]

@@ -60,7 +60,7 @@ _AGAIN: Final = 0.8
 
 
 class RandomCheat:
-    """One round's deviation, drawn from a seed that the adversary chose."""
+    """One round's deviation, drawn from the adversary's seed."""
 
     def __init__(self, live: LiveRound, identity: Identity, roster: Roster, seed: str) -> None:
         self._live, self._identity, self._roster = live, identity, roster
@@ -85,7 +85,7 @@ class RandomCheat:
     # -------------------------------------------------- before and after its own mixing
 
     def accuse(self) -> None:
-        """Leave an accusation of a record that opens where an honest node leaves its own.
+        """Store an accusation of a valid record where an honest node stores its own.
 
         It happens before the node mixes.
         """
@@ -103,7 +103,7 @@ class RandomCheat:
         return accused if self._draw.random() < 1 - _AGAIN else change_field(accused, self._draw)
 
     def output(self, header: BatchHeader) -> BatchHeader:
-        """Change the output; returns the header of the changed output."""
+        """Change the output; return the header of the changed output."""
         length = header.history if isinstance(header.history, int) else 0
         data = self._live.folder.outgoing.read_bytes()
         width = self._mixing.record_bytes(header.position)
@@ -188,7 +188,7 @@ class RandomCheat:
     # -------------------------------------------------- what it answers
 
     def answer(self, honest: bytes) -> bytes:
-        """Change one thing in an honest answer, and sign the changed answer."""
+        """Change one thing in an honest answer, and sign the result."""
         if self.where != "answer":
             return honest
         inquiry = unpack_document(honest, Inquiry)

@@ -1,4 +1,4 @@
-"""Random tampering in real verified rounds: who notices, and who is named.
+"""Random tampering in real verified rounds: who notices, and who is blamed.
 
 One node at each position tampers, or a user does.
 
@@ -66,7 +66,7 @@ _NAMED: Final = re.compile(r"\b(node \d+|analyst|user [0-9a-f]{64}): ")
 
 @dataclass(frozen=True)
 class RandomObservation:
-    """One round: who tampered, the number by which the change was drawn, and the outcome.
+    """One round: who tampered, the seed of the change, and the outcome.
 
     `by` is `node 2`, or a user.
 
@@ -83,7 +83,7 @@ class RandomObservation:
 async def tampered_by_node(
     system: LocalSystem, orders: Orders, position: int, seed: str
 ) -> RandomObservation:
-    """Play a round in which the malicious node, at this position, does one random wrong thing."""
+    """Play a round in which the malicious node, at this position, deviates once at random."""
     played = await _open(system, position)
     [member] = played.members(1)
     orders.give(f"{RANDOM}{seed} at {position}")
@@ -97,7 +97,7 @@ async def tampered_by_node(
 
 
 async def tampered_by_user(system: LocalSystem, seed: str) -> RandomObservation:
-    """Play a round in which a user does one random wrong thing."""
+    """Play a round in which a user deviates once at random."""
     played = await _open(system, 1)
     [member] = played.members(1)
     await played.send(played.honest)
@@ -203,7 +203,7 @@ def _repeat_key(terms: MixTerms, private: bytes) -> PreparedClaim:
 
 
 def tally(rounds: Sequence[RandomObservation]) -> dict[str, dict[str, int]]:
-    """Count the outcomes, by the party that tampered."""
+    """Count the outcomes by the party that tampered."""
     by = dict.fromkeys(observation.by for observation in rounds)
     return {
         who: dict(Counter(observation.outcome for observation in rounds if observation.by == who))

@@ -1,4 +1,4 @@
-"""Real rounds with one malicious node: its tampering, its gain, and who noticed by which error."""
+"""Real rounds with one malicious node: its tampering, its gain, and who noticed with what error."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Observation:
 
     @property
     def by(self) -> str:
-        """Parties that noticed, for people."""
+        """Names of the parties that noticed, for people."""
         if self.stopped_by is not None:
             return self.stopped_by
         if self.users == 0:
@@ -92,17 +92,17 @@ class Observation:
 
     @property
     def answer_changed(self) -> bool:
-        """True if the public answer differs from that of the users' messages."""
+        """True if the published answer differs from the answer to the users' messages."""
         return self.stopped_by is None and (self.changed > 0 or self.users > 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Every attribute, and `noticed_by`."""
+        """All attributes, and `noticed_by`, for JSON."""
         return {**asdict(self), "noticed_by": self.by}
 
 
 @dataclass(frozen=True)
 class Past:
-    """Board and victim's messages of an earlier round from which an onion is replayed."""
+    """Board and victim's messages of an earlier round, from which an onion is replayed."""
 
     board: frozenset[bytes] = frozenset()
     victims: frozenset[bytes] = frozenset()
@@ -112,7 +112,7 @@ NO_PAST: Final = Past()
 
 
 def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
-    """A system of three nodes, the first of them malicious, and that node's orders.
+    """Context with a system of three nodes, the first malicious, and that node's orders.
 
     It is not started yet.
     """
@@ -162,11 +162,11 @@ class TamperedRound(SmallRound):
     """
 
     def prepare(self, users: int, enrolment: Identity) -> list[PreparedSubmission]:
-        """Prepare the submissions of new users with credentials under this key."""
+        """Make the submissions of new users with credentials under this key."""
         return self.prepare_all([number % (LARGEST + 1) for number in range(users)], enrolment)
 
     async def submit(self, users: int = USERS) -> None:
-        """Submit for new honest users, the first one before the others.
+        """Submit for new honest users, the victim before the others.
 
         Each holds a checked receipt.
         """
@@ -179,12 +179,12 @@ class TamperedRound(SmallRound):
 
     @property
     def victims(self) -> set[bytes]:
-        """The messages of the first user."""
+        """The messages of the victim, who is the first user."""
         return set(self.split(self.honest[0].messages))
 
 
 async def open_tampered(system: LocalSystem, plan: RoundPlan) -> TamperedRound:
-    """Open a new round."""
+    """Open a new round with a malicious node."""
     async with control_of(system.deployment) as control:
         return TamperedRound(system, await open_round(control, plan))
 
@@ -208,7 +208,7 @@ async def observe(
 
 
 async def _play(system: LocalSystem, position: int) -> tuple[TamperedRound, Signed]:
-    """Play a round of honest users to its end; returns it with its signed result."""
+    """Play a round of honest users to its end; return it with its signed result."""
     tampered = await open_tampered(system, plan_for(system, position))
     await tampered.submit()
     return tampered, await tampered.finish()
@@ -240,7 +240,7 @@ async def judge(
     position: int,
     past: Past = NO_PAST,
 ) -> Observation:
-    """Outcome of a round that has ended, for an adversary that made up the messages `made_up`.
+    """Outcome of an ended round for an adversary that invented the messages `made_up`.
 
     The adversary has identified messages when all that it suspects are the victim's.
     """
@@ -280,6 +280,6 @@ async def charge_of(system: System, round_id: str) -> str:
 
 
 def _stopped_by(result: Result, position: int) -> str:
-    """The node that stopped the round, according to the analyst; otherwise the analyst itself."""
+    """The party that stopped the round according to the analyst: a node, or itself."""
     named, colon, _ = (result.reason or "").partition(": ")
     return named if colon and named in ROUTES[position] else ANALYST

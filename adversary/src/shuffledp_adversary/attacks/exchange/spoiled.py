@@ -1,4 +1,4 @@
-"""Cheating users of a verified round: a message that fails to decrypt, a key in two spellings."""
+"""Cheating users of a verified round: messages that fail to decrypt, and keys in two encodings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shuffledp_core.sampling.randomness import system_random
 
 
 def spoiled_submission(verified: CheckedRound, member: Member, layer: int) -> PreparedSubmission:
-    """A submission whose first message does not open at position `layer`, from 2 to L + 1.
+    """A submission whose first message fails to decrypt at position `layer`, from 2 to L + 1.
 
     Its claim is in order.
 
@@ -33,7 +33,7 @@ def spoiled_submission(verified: CheckedRound, member: Member, layer: int) -> Pr
 
 
 def respelled_submission(verified: CheckedRound, member: Member) -> PreparedSubmission:
-    """A submission whose first two keys are one element in two spellings; all else is in order.
+    """A valid submission except that its first two keys are two encodings of one element.
 
     A party that ignores bit 255 and compares bytes finds two different keys. The entry node
     multiplies both by its secret, and then they are equal: the next party would convict it.
@@ -56,7 +56,7 @@ def respelled_submission(verified: CheckedRound, member: Member) -> PreparedSubm
 
 
 def spoiled_record(terms: MixTerms, secret: Scalar, layer: int) -> bytes:
-    """The record of a message whose box is damaged at one layer, inside all layers before it."""
+    """The record of a message with a damaged box at one layer, inside all earlier layers."""
     key, content = split_record(board_message(terms, secret, 0))
     box = b""
     for position in range(terms.analyst, 1, -1):

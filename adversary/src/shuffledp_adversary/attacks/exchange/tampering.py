@@ -1,4 +1,4 @@
-"""Tampering of a malicious mix node with its peeled records: pure functions.
+"""Tampering of a malicious mix node with peeled records, as pure functions.
 
 Each tampering keeps every length and, where it can, every count, and the node signs a header for
 exactly what it sends. The node's knowledge is in `Pool`; nothing here is available to an honest
@@ -22,7 +22,7 @@ COPIES: Final = 3
 
 @dataclass(frozen=True)
 class Pool:
-    """Data of a malicious node after peeling.
+    """Data of a malicious node after it peeled a batch.
 
     Attributes:
         geometry: lengths of the round.
@@ -47,12 +47,12 @@ class Pool:
     made_up: list[bytes] = field(default_factory=list)
 
     def others(self) -> list[int]:
-        """Places of the records that are not the victim's."""
+        """Indices of the records that are not the victim's."""
         mine = set(self.victim)
         return [index for index, record in enumerate(self.records) if record not in mine]
 
     def forge(self, symbol: int) -> bytes:
-        """A record of the node's own with a symbol of its choice, sealed for the hops behind it."""
+        """A forged record with a symbol of the node's choice, sealed for the later hops."""
         record = symbol.to_bytes(self.geometry.symbol_bytes, "big") + system_random(TAG_BYTES)
         self.made_up.append(record)
         suite = suite_named(self.geometry.suite)
@@ -61,12 +61,12 @@ class Pool:
         return record
 
     def replace(self, places: Sequence[int], by: Callable[[], bytes]) -> list[bytes]:
-        """The output with the records at these places replaced."""
+        """The output with the records at these indices replaced."""
         chosen = set(places)
         return [by() if index in chosen else record for index, record in enumerate(self.records)]
 
     def of_victim(self) -> list[int]:
-        """Places of the victim's records."""
+        """Indices of the victim's records."""
         mine = set(self.victim)
         return [index for index, record in enumerate(self.records) if record in mine]
 
@@ -80,7 +80,7 @@ def copy(pool: Pool) -> list[bytes]:
 
 
 def replay(pool: Pool) -> list[bytes]:
-    """Put an onion of an earlier round among those of this one.
+    """Insert an onion of an earlier round among those of this round.
 
     Raises `ValueError` in the first round.
     """
@@ -91,17 +91,17 @@ def replay(pool: Pool) -> list[bytes]:
 
 
 def substitute(pool: Pool) -> list[bytes]:
-    """Drop the victim's onions and send as many of its own: every count stays right."""
+    """Replace the victim's onions by as many forged ones, so that every count is right."""
     return pool.replace(pool.of_victim(), lambda: pool.forge(0))
 
 
 def exchange(pool: Pool) -> list[bytes]:
-    """Exchange one onion of the victim for one with the symbol 1."""
+    """Replace one onion of the victim by a forged one with the symbol 1."""
     return pool.replace(pool.of_victim()[:1], lambda: pool.forge(1))
 
 
 def isolate(pool: Pool) -> list[bytes]:
-    """Drop all onions but the victim's and add the node's own instead.
+    """Replace all onions except the victim's by forged ones.
 
     The rest of the board is then the victim's.
     """
@@ -109,7 +109,7 @@ def isolate(pool: Pool) -> list[bytes]:
 
 
 def mark(pool: Pool) -> list[bytes]:
-    """Flip one bit, drawn at random, of one onion of the victim, to know it again."""
+    """Flip one random bit in one onion of the victim, to recognise the onion later."""
     integers = RandomIntegers()
     marked = bytearray(pool.victim[0])
     marked[integers.below(len(marked))] ^= 1 << integers.below(8)
@@ -117,7 +117,7 @@ def mark(pool: Pool) -> list[bytes]:
 
 
 def shrink(pool: Pool) -> list[bytes]:
-    """Drop one user's worth of records, the victim's first.
+    """Drop as many records as one user sent, the victim's first.
 
     Where the node knows only one record of the victim, others are dropped as well.
     """
@@ -126,12 +126,12 @@ def shrink(pool: Pool) -> list[bytes]:
 
 
 def grow(pool: Pool) -> list[bytes]:
-    """Add the records of a user who does not exist."""
+    """Add the records of an invented user."""
     return pool.records + [pool.forge(0) for _ in range(pool.geometry.messages_per_user)]
 
 
 def alter(pool: Pool) -> list[bytes]:
-    """Last node: flips the lowest bit of one plain symbol and leaves the tag.
+    """At the last node, flip the lowest bit of one plain symbol and leave its tag.
 
     `ValueError` anywhere else.
     """
@@ -144,7 +144,7 @@ def alter(pool: Pool) -> list[bytes]:
 
 
 def double(pool: Pool) -> list[bytes]:
-    """`copy` at the last node, with a plain message that it can read.
+    """`copy` at the last node, of a plain message that the node can read.
 
     `ValueError` anywhere else.
     """
@@ -154,7 +154,7 @@ def double(pool: Pool) -> list[bytes]:
 
 
 def drop(pool: Pool) -> list[bytes]:
-    """Drop the victim's onions and sign for their number, as if they had failed to decrypt."""
+    """Drop the victim's onions, and sign their number as if they had failed to decrypt."""
     mine = set(pool.of_victim())
     return [record for index, record in enumerate(pool.records) if index not in mine]
 

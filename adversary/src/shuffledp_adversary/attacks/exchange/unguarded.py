@@ -1,4 +1,4 @@
-"""Attacks without their defence, in process: real onions and mixing, with one check left out.
+"""Attacks without their defence, in process: real onions and mixing, but one check is left out.
 
 The missing check is the search for repeated onions at the honest node (`run_copy`), or the
 authentication of a layer (`run_mark`). The adversary is the entry node and reads the board; the
@@ -35,7 +35,7 @@ _ROUND: Final = "in-process"
 
 @dataclass(frozen=True)
 class Pointing:
-    """Trials of an attack, and how often the adversary pointed at a message of the victim."""
+    """Number of trials, and of those in which the adversary found a message of the victim."""
 
     hits: int
     trials: int
@@ -44,7 +44,7 @@ class Pointing:
 
 
 def run_copy(trials: int, *, guarded: bool) -> Pointing:
-    """Attack of an entry node that repeats an onion of the victim.
+    """Attack by an entry node that repeats an onion of the victim.
 
     `guarded`: later nodes drop repeated onions.
 
@@ -64,7 +64,7 @@ def run_copy(trials: int, *, guarded: bool) -> Pointing:
 
 
 def run_mark(trials: int) -> Pointing:
-    """Attack of an entry node that marks an onion with encrypted, unauthenticated layers.
+    """Attack by an entry node that marks an onion if layers are not authenticated.
 
     A flipped bit of a stream cipher flips the same bit of what is inside, through all layers: the
     adversary flips the highest bit of the symbol, which no honest message has set, and points at
@@ -112,7 +112,7 @@ def _stream(shared: bytes, data: bytes) -> bytes:
 
 
 def flip_every_bit(suite: Suite) -> Pointing:
-    """Flip every single bit of an onion; `hits` counts the changed onions that still open.
+    """Flip every single bit of an onion; `hits` counts the changed onions that still decrypt.
 
     Ephemeral key, authentication and ciphertext are all covered, also the bit of an X25519 key that
     the curve ignores.
