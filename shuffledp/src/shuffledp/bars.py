@@ -1,4 +1,4 @@
-"""A histogram as bars: estimates from zero, intervals as lines, true counts as marks, names."""
+"""A histogram as bars: estimates from zero, intervals as lines, true counts as marks, labels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def draw_bars(
     *,
     truth: str = "truth",
 ) -> None:
-    """Draws estimated counts, one for each label, all of the same length.
+    """Draw estimated counts as bars, one for each label; all sequences have the same length.
 
     The legend is the caller's.
 
@@ -86,7 +86,7 @@ def _short(name: str) -> str:
 
 
 def _thinning(count: int) -> int:
-    """The smallest step of 1, 2, 5, 10, ... that leaves few enough names, one every step bars."""
+    """The smallest step among 1, 2, 5, 10, ... at which every step-th label still fits."""
     power = 1
     while 10 * power * MOST_NAMES < count:
         power *= 10

@@ -1,4 +1,4 @@
-"""From a target (ε, δ) to the mechanisms that meet it."""
+"""Calibration and choice: from a target (ε, δ) to the mechanisms that meet it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def calibrate(
     epsilon_local: float | None = None,
     columns: Sequence[int] | None = None,
 ) -> Plan:
-    """The plan of least error whose certified ε at δ is at most the target's.
+    """The plan with the least error whose certified ε at δ meets the target.
 
     The parameters are rationals, so that users sample exactly the law that is certified; they are
     certified again after rounding (docs/accounting.md, proposition C11).
@@ -109,7 +109,7 @@ def target_of(
     epsilon_local: float | None,
     columns: Sequence[int] | None = None,
 ) -> Target:
-    """The checked target; arguments and errors as `calibrate`."""
+    """Make a checked target; arguments and errors as `calibrate`."""
     check_setting(setting)
     return Target(
         epsilon=epsilon,
@@ -128,7 +128,7 @@ def target_of(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The mechanisms that keep a target, fewest messages first; a sequence of `CostAnalysis`.
+    """The mechanisms that meet a target, fewest messages first; a sequence of `CostAnalysis`.
 
     Attributes:
         target: ε, δ, setting and domain, as asked.

@@ -65,7 +65,7 @@ come after.
 
 
 class Panels(TyperGroup):
-    """All commands, each in its panel of the help.
+    """All commands, each in its panel of the help text.
 
     Those of other packages are loaded when one of them is asked for.
     """
@@ -75,14 +75,14 @@ class Panels(TyperGroup):
         self._waiting = {point.name: point for point in entry_points_of("shuffledp.commands")}
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """See `click.Group.get_command`; an unknown name may be of any package."""
+        """See `click.Group.get_command`; an unknown name may belong to any installed package."""
         if cmd_name not in self.commands:
             likely = [extra for extra, names in EXTRAS.items() if cmd_name in names]
             self._load(likely or list(self._waiting))
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the interface of groups
-        """The names in the order of the help, which gives each command its panel."""
+        """The names in the order of the help, and assigns each command its panel."""
         self._load(list(self._waiting))
         panels = {name: panel for panel, names in PANELS.items() for name in names}
         for name, command in self.commands.items():
@@ -157,7 +157,7 @@ _add_missing()
 
 
 def main() -> None:
-    """Entry point: the only place that catches our errors.
+    """Entry point: the only place that catches this project's errors.
 
     One line on standard error, and the exit code.
     """

@@ -75,7 +75,7 @@ def load_column(
     names: bool = False,
     wording: QuestionWording | None = None,
 ) -> Column:
-    """Loads the first `users` values of a column, capped at `max_value`.
+    """Load the first `users` values of a column, capped at `max_value`.
 
     Args:
         file: a CSV with a header, optionally gzipped; None for the built-in sample.
@@ -127,7 +127,7 @@ def load_column(
 
 
 def check_drawn(label: str, rows: int, users: int, *, draw: bool) -> None:
-    """Raises `UsageError` unless this number of users may be drawn from fewer rows."""
+    """Raise `UsageError` if more users than rows are requested and drawing is not allowed."""
     if not draw or not rows:
         raise UsageError(f"{label} has only {rows} rows; ask for at most that many with --users")
     if users > MOST_DRAWN:
@@ -139,7 +139,7 @@ def check_drawn(label: str, rows: int, users: int, *, draw: bool) -> None:
 
 
 def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
-    """Latitude and longitude of the first `users` rows of a CSV with the columns lat and lon.
+    """Load latitude and longitude of the first `users` rows of a CSV with columns lat and lon.
 
     If there are fewer rows, all users are drawn from them with replacement.
 
@@ -185,7 +185,7 @@ def _parse_degrees(row: list[str], column: int, label: str, line: int) -> float:
 
 
 def find_column(name: str | None, header: list[str], label: str) -> tuple[str, int]:
-    """Finds a column's name and place; `UsageError` lists the columns otherwise."""
+    """Find a column's name and index; the `UsageError` for a missing one lists all columns."""
     if not any(header):
         raise UsageError(
             f"{label} is empty or has no header; a CSV file with a line of column names is needed"
@@ -207,7 +207,7 @@ def find_column(name: str | None, header: list[str], label: str) -> tuple[str, i
 
 
 def read_text(file: Path) -> str:
-    """The text of a file of bounded length, unpacked. `UsageError` if it cannot be read."""
+    """Read a text file of bounded length, decompressed. `UsageError` if it cannot be read."""
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
@@ -240,7 +240,7 @@ def _parse_value(text: str, label: str, line: int) -> int:
 
 
 def _in_order(text: str) -> tuple[float, str]:
-    """Numbers by their size, and before names."""
+    """Sort key that puts numbers first, by size, and then names."""
     try:
         number = float(text)
     except ValueError:
@@ -249,7 +249,7 @@ def _in_order(text: str) -> tuple[float, str]:
 
 
 class _Parser:
-    """Entries of one column as whole numbers; of names, by the order in which each is first met."""
+    """Converts a column's entries to whole numbers; names are numbered by first appearance."""
 
     def __init__(self, *, names: bool, most: int, wording: QuestionWording | None = None) -> None:
         self._most = most
@@ -258,7 +258,7 @@ class _Parser:
         self._seen: dict[str, int] | None = None
 
     def value(self, text: str, label: str, line: int) -> int:
-        """The number of an entry; `UsageError` names the line."""
+        """The number for an entry; the `UsageError` names the line."""
         if self._wording is not None:
             try:
                 return self._wording.locate(text)
@@ -292,7 +292,7 @@ class _Parser:
         return seen.setdefault(text, len(seen))
 
     def sorted(self, column: str, label: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """The names in alphabetical order, and the new index of each name in order of appearance.
+        """The names in alphabetical order, and each name's new number by its old one.
 
         Both are empty for a column of numbers.
         """

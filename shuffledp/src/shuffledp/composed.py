@@ -1,4 +1,4 @@
-"""Composition: the guarantee of several rounds on the same people together."""
+"""Composition: the joint guarantee of several rounds with the same people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shuffledp_privacy.rounds.remembered import remembered_by
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """The guarantee of several rounds on the same people, with all parameters fixed in advance.
+    """The joint guarantee of several rounds, with all parameters fixed in advance.
 
     Each round has an honest node. ε is in nats over all rounds, per unit of distance under metric
     adjacency.
@@ -44,7 +44,7 @@ class Composition:
 
     @property
     def rounds(self) -> int:
-        """All rounds together."""
+        """Total number of rounds."""
         return sum(times for _, times in self.parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _part(plan: Plan) -> dict[str, Any]:
 def compose(
     plans: Iterable[Planned], setting: Setting | None = None, *, delta: float
 ) -> Composition:
-    """The guarantee of all rounds together on the same people.
+    """Compose all rounds: their joint guarantee for the same people.
 
     Privacy loss distributions are convolved, or guarantees added where that is less (Koskela et al.
     2021; Zhu et al. 2022; docs/accounting.md, propositions C1 to C7). ε is never below the truth.
@@ -170,9 +170,9 @@ def compose(
 
 
 def _scope_that_counts(plan: Plan) -> str:
-    """Population whose memoised responses the rounds share; None if every round draws afresh.
+    """Population in which the rounds share memoised responses; "" if no round memoises.
 
-    With None, rounds of several populations are equal, and share one curve.
+    With "", rounds of several populations are equal, and share one curve.
     """
     return "" if remembered_by(plan.spec) is None else plan.scope
 
@@ -189,7 +189,7 @@ def _shuffled_bounds(times: Counter[Plan], rounds: list[Round], local: Corrupted
 
 
 def _largest_attained(rounds: list[Round], delta: float) -> float:
-    """The largest ε that a single one of the rounds reaches; 0 where none is known."""
+    """The largest attained ε of any single round; 0 if none is known."""
     attained = 0.0
     for item in rounds:
         try:

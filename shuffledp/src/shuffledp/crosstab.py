@@ -1,4 +1,4 @@
-"""The cross table of a round whose question has several fields: cells, margins, and their names.
+"""The cross table of a round whose question has several fields: cells, margins, and names.
 
 Pure. Numbers are fitted to the number of answers (`shuffledp_core.answering.margins`).
 """
@@ -34,13 +34,13 @@ class TableNumber:
 
     @property
     def is_small(self) -> bool:
-        """True if there may be no one: the interval contains 0."""
+        """True if the interval contains 0, so that there may be no such people."""
         return self.low <= 0
 
 
 @dataclass(frozen=True)
 class CrossTable:
-    """A fitted table: rows are all fields but the last, columns the last field.
+    """A fitted table whose rows are all fields but the last, and whose columns are the last field.
 
     Attributes:
         wording: the question, of two or more fields.
@@ -54,18 +54,18 @@ class CrossTable:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and of columns."""
         shape = self.wording.shape
         return prod(shape[:-1]), shape[-1]
 
     @property
     def row_title(self) -> str:
-        """Fields of the rows."""
+        """Names of the fields in the rows."""
         return ", ".join(axis.field for axis in self.wording.axes[:-1])
 
     @property
     def column_title(self) -> str:
-        """Field of the columns."""
+        """Name of the field in the columns."""
         return self.wording.axes[-1].field
 
     @cached_property
@@ -95,33 +95,33 @@ class CrossTable:
 
     @cached_property
     def row_sums(self) -> list[TableNumber]:
-        """Margin of the rows."""
+        """Sum of each row, with its own error."""
         last = len(self.wording.shape) - 1
         return _numbers(self.fitted.margin(*range(last)))
 
     @cached_property
     def column_sums(self) -> list[TableNumber]:
-        """Margin of the columns."""
+        """Sum of each column, with its own error."""
         return _numbers(self.fitted.margin(len(self.wording.shape) - 1))
 
     @cached_property
     def in_cells(self) -> TableNumber:
-        """People in any cell."""
+        """Number of people in any cell."""
         return _numbers(self.fitted.in_cells)[0]
 
     @cached_property
     def others(self) -> TableNumber | None:
-        """People in no cell; None if the question has no symbol for them."""
+        """Number of people in no cell; None if the question has no symbol for them."""
         return _numbers(self.fitted.cells)[-1] if self.wording.others else None
 
     @cached_property
     def true_cells(self) -> NDArray[np.int64] | None:
-        """True counts, shape (rows, columns); None outside of a simulation."""
+        """True counts in a simulation, shape (rows, columns); otherwise None."""
         return None if self.truth is None else self.truth[: prod(self.shape)].reshape(self.shape)
 
     @property
     def true_others(self) -> int | None:
-        """True number of people in no cell; None outside of a simulation, or without the symbol."""
+        """True number of people in no cell, in a simulation; None if not known."""
         return None if self.truth is None or not self.wording.others else int(self.truth[-1])
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def table_of(
     present: Present,
     truth: NDArray[np.int64] | None = None,
 ) -> CrossTable | None:
-    """The cross table of a histogram; None for a question of one field, or no known margins."""
+    """The cross table of a histogram; None for a single field, or if margins are unknown."""
     if wording is None or len(wording.axes) < 2 or wording.size != len(estimate.values):
         return None
     if mechanism.counts_columns or mechanism.for_ranges or wording.sum_axis is not None:
@@ -156,12 +156,12 @@ def table_of(
 
 
 def names_of(mechanism: Mechanism, wording: QuestionWording) -> tuple[str, ...]:
-    """Names of the numbers of a histogram's estimate, in the words of its question."""
+    """Names of the numbers in a histogram's estimate, from the question's wording."""
     return wording.cell_names() if mechanism.counts_columns else wording.names()
 
 
 def present_messages(reports: float, nodes: int) -> Present:
-    """The messages that count; a lost one is a part of a report."""
+    """The messages that count; each lost message takes a fraction off a report."""
     return Present(Fraction(reports).limit_denominator(10_000), nodes)
 
 

@@ -1,4 +1,4 @@
-"""A cross table as HTML, a heat map with numbers; and as text. Pure."""
+"""A cross table as an HTML heat map with numbers, and as text. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT_COLUMNS: Final = 8
 
 
 def html_table(table: CrossTable) -> Iterator[str]:
-    """The table; a cell is shaded by its number, and marked if there may be no one in it."""
+    """An HTML table whose cells are shaded by number, and marked if they may be empty."""
     rows, columns = (min(size, most) for size, most in zip(table.shape, _MOST, strict=True))
     most = max((number.value for row in table.cells for number in row), default=0.0)
     corner = f"{as_html(table.row_title)} \\ {as_html(table.column_title)}"
@@ -92,7 +92,7 @@ def remarks(table: CrossTable) -> Iterator[str]:
 
 
 def text_table(table: CrossTable, title: str) -> Table:
-    """The table for a terminal, of a part of a large one."""
+    """The table for a terminal; only a part of a large one."""
     rows, columns = min(table.shape[0], TEXT_ROWS), min(table.shape[1], TEXT_COLUMNS)
     text = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     text.add_column(escape(f"{table.row_title} \\ {table.column_title}"))

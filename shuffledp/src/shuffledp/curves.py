@@ -67,7 +67,7 @@ every δ.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """δ(ε) of one plan, over all its rounds.
+    """Certified and attained δ(ε) of one plan, over all its rounds.
 
     Attributes:
         guarantee: the plan's guarantee at its own δ.
@@ -89,11 +89,11 @@ class Curve:
 
     @property
     def plan(self) -> Plan:
-        """The plan whose guarantee this is."""
+        """The plan with this guarantee."""
         return self.guarantee.plan
 
     def local(self) -> Floats:
-        """δ at `epsilons` of one unshuffled report, never below the truth.
+        """Certified δ of one unshuffled report, at each of `epsilons`.
 
         Empty for several rounds.
 
@@ -116,7 +116,7 @@ class Curve:
         return np.array([delta(epsilon) for epsilon in self.epsilons.tolist()])
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the certified and the attained curve; on new axes if none are given.
+        """Plot the certified and the attained curve; on new axes if none are given.
 
         Raises:
             NotInstalledError: without matplotlib, the extra `plot`.
@@ -221,7 +221,7 @@ class _Point:
 
 
 def curve_of(guarantee: Guarantee) -> Curve:
-    """The curve around the guarantee's point, not far beyond ε_L. Raises as `curve`."""
+    """The curve around a guarantee's point, up to a little beyond ε_L. Raises as `curve`."""
     return _curve(guarantee, _refine(guarantee, _certified_at(guarantee), _floor(guarantee)))
 
 
@@ -241,7 +241,7 @@ def _curve(guarantee: Guarantee, points: list[_Point]) -> Curve:
 
 
 def _refine(guarantee: Guarantee, certified: Certified, floor: float) -> list[_Point]:
-    """Evenly spaced points and the guarantee's own, then more where a curve falls most."""
+    """Evenly spaced points and the guarantee's own, then more where a curve falls steeply."""
     seen = {value for value in (guarantee.certified, guarantee.attained) if value}
     right = _right(guarantee)
     even = set(np.linspace(0.0, right, FIRST_POINTS).tolist())
@@ -265,7 +265,7 @@ def _right(guarantee: Guarantee) -> float:
 
 
 def _steepest(points: list[_Point], floor: float, right: float) -> int | None:
-    """The gap in which a curve falls most; None where all look smooth."""
+    """Index of the gap in which a curve falls most; None if all gaps look smooth."""
 
     def fall(index: int) -> float:
         left, after = points[index], points[index + 1]
@@ -328,7 +328,7 @@ def _certified_at(guarantee: Guarantee) -> Certified:
 
 
 def _any_distance(plan: Plan) -> Callable[[Floats], Floats]:
-    """δ at total ε >= 0 of one round for the worst distance (proposition C7)."""
+    """Function from total ε >= 0 to one round's δ at the worst distance (proposition C7)."""
     top = plan.max_distance or 1
     distances = [top] if grows_with_distance(plan.spec) else list(range(1, top + 1))
 
@@ -342,7 +342,7 @@ def _any_distance(plan: Plan) -> Callable[[Floats], Floats]:
 
 
 def _staircase(guarantee: Guarantee, local: float) -> Certified:
-    """Step curve of one certified answer: δ at its ε and above, δ_L at ε_L and above.
+    """Step curve from one certified point: δ from its ε on, and δ_L from ε_L on.
 
     Each further step would take a certification of its own.
     """

@@ -1,4 +1,4 @@
-"""Pictures of results: curves δ(ε), and a simulated answer next to the truth."""
+"""Plots of results: curves δ(ε), and a simulated answer next to the truth."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def check_plot(file: Path) -> None:
 
 
 def new_axes() -> Axes:
-    """The axes of a new picture, without a window."""
+    """Axes of a new plot, without a window."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(8.6, 5.4), dpi=140, layout="constrained").subplots()
 
 
 def figure_of(axes: Axes) -> Figure:
-    """The whole picture that the axes are in."""
+    """The figure that contains the axes."""
     figure = axes.get_figure(root=True)
     if figure is None:
         raise ValueError("these axes do not belong to a figure")
@@ -65,17 +65,17 @@ def figure_of(axes: Axes) -> Figure:
 
 
 def draw(guarantee: Guarantee, file: Path) -> None:
-    """Writes the picture of a guarantee's curve; raises ConfigError where that is not possible."""
+    """Write the plot of a guarantee's curve; raises ConfigError if that is not possible."""
     save(curve_of(guarantee).plot(), file)
 
 
 def legend_below(axes: Axes) -> None:
-    """Adds the legend of the lines, below a picture of its own."""
+    """Add a legend of the lines below the plot."""
     figure_of(axes).legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
 
 
 def save(axes: Axes, file: Path) -> None:
-    """Writes the picture that the axes are in; raises ConfigError where that is not possible."""
+    """Write the plot that contains the axes; raises ConfigError if that is not possible."""
     try:
         figure_of(axes).savefig(file)
     except OSError as error:
@@ -85,7 +85,7 @@ def save(axes: Axes, file: Path) -> None:
 
 
 def draw_curve(axes: Axes, lines: Curve) -> None:
-    """Draw certified and attained curve, published formula, asked δ, and ε_L if it is near."""
+    """Plot certified and attained curve, published formula, the given δ, and ε_L if near."""
     guarantee = lines.guarantee
     _draw_bounds(axes, guarantee, lines)
     _draw_local(axes, lines)
@@ -96,7 +96,7 @@ def draw_curve(axes: Axes, lines: Curve) -> None:
 
 
 def draw_answer(axes: Axes, answer: Answer) -> None:
-    """Draw the estimate with its interval beside the truth: one point, or one for each symbol."""
+    """Plot the estimate with its interval and the truth: one point, or one for each symbol."""
     totals = np.atleast_1d(answer.total)
     truths = np.atleast_1d(answer.true_total)
     low, high = np.atleast_2d(answer.total_interval).T
@@ -126,7 +126,7 @@ def draw_answer(axes: Axes, answer: Answer) -> None:
 
 
 def draw_centroid(axes: Axes, centroid: Centroid) -> None:
-    """Draw the density of users, their true mean, the estimate and its box, in degrees.
+    """Plot the density of users, their true mean, the estimate and its box, in degrees.
 
     The picture is true to scale at its middle latitude.
     """
@@ -193,13 +193,13 @@ def draw_centroid(axes: Axes, centroid: Centroid) -> None:
 def _outline(
     corners: np.ndarray[tuple[int, int], np.dtype[np.float64]],
 ) -> tuple[list[float], list[float]]:
-    """Longitudes and latitudes around a box of two corners."""
+    """Longitudes and latitudes along the outline of a box with these two corners."""
     (south, west), (north, east) = corners.tolist()
     return [west, east, east, west, west], [south, south, north, north, south]
 
 
 def _around(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
-    """A range of an axis in which a small difference of large sums is visible."""
+    """An axis range in which a small difference of large sums is visible."""
     low = float(values.min())
     high = float(values.max())
     margin = 0.5 * max(high - low, 1.0)
@@ -260,7 +260,7 @@ def _draw_published(axes: Axes, lines: Curve) -> None:
 
 
 def _mark_asked(axes: Axes, guarantee: Guarantee, lines: Curve) -> None:
-    """The asked δ, and the certified ε at it."""
+    """Mark the given δ, and the certified ε at that δ."""
     delta = guarantee.plan.delta
     if delta == 0:
         return

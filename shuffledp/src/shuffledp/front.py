@@ -1,4 +1,4 @@
-"""Pictures of a comparison: the error of each mechanism by its messages, and what breaks it."""
+"""Plots of a comparison: error by number of messages, and what breaks each mechanism."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _GAP: Final = 8
 
 
 def draw_fronts(comparison: Comparison, file: Path) -> None:
-    """Write one picture for each kind of answer, side by side.
+    """Write one plot for each kind of answer, side by side.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -64,7 +64,7 @@ def draw_fronts(comparison: Comparison, file: Path) -> None:
 
 
 def draw_front(axes: Axes, recommendation: Recommendation) -> None:
-    """Draw errors by messages, between the local model and a trusted party."""
+    """Plot errors by messages, between the local model and a trusted curator."""
     counts = recommendation.answers is Answers.HISTOGRAM
     axes.set(
         xscale="log",
@@ -156,7 +156,7 @@ def _local_words(epsilon: float) -> str:
 
 
 def _label(axes: Axes, points: Iterable[tuple[float, float, str]], lines: Sequence[float]) -> None:
-    """Add a label to each point, where it covers no other label, no point and no line."""
+    """Label each point where the label covers no other label, point or line."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.transforms import Bbox
 
@@ -186,7 +186,7 @@ def _add_label(
     covered: list[Bbox],
     renderer: RendererBase,
 ) -> Bbox:
-    """Add the label at the first corner where it is free, or else at the one that covers least."""
+    """Add the label at the first free corner, or else where it covers least."""
     best: tuple[int, int] | None = None
     for index, corner in enumerate((*_CORNERS, None)):
         horizontal, vertical, right, up = (

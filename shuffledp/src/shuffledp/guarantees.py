@@ -1,4 +1,4 @@
-"""The guarantee of a plan: upper and lower bound, ε_L, and what they rest on. Pure.
+"""The guarantee of a plan: upper and lower bound, ε_L, and their basis. Pure.
 
 Every number says in which direction it may be off: `certified` is never below the truth, `attained`
 never above it. docs/accounting.md has the propositions that `basis` names.
@@ -122,7 +122,7 @@ class Guarantee:
 
 
 def attained_remark(plan: Plan) -> str:
-    """State what the attained ε refers to: for a plan of several rounds, to one of them."""
+    """Describe what the attained ε is about: with several rounds, a single one."""
     if plan.rounds > 1:
         return f"lower bound from one round; the other {plan.rounds - 1:,} are part of the gap"
     return "some dataset really costs this much"
@@ -145,7 +145,7 @@ def bound_rows(guarantee: Guarantee) -> list[Row]:
 
 
 def error_remark(guarantee: Guarantee) -> str:
-    """State to what the standard error refers, and whose noise it includes."""
+    """Describe what the standard error is about, and whose noise it includes."""
     spec = guarantee.plan.spec
     if not isinstance(spec, Spec):
         return "of one round's estimate"
@@ -169,7 +169,7 @@ def certify(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> Guarantee:
-    """Certified and attained ε of a plan, and ε_L, which holds with every node corrupt.
+    """Certified and attained ε of a plan, and ε_L for the case that every node is corrupt.
 
     A guarantee that cannot be given is an answer too: `certified` is None then, and `basis` says
     why. The analyses are those of docs/accounting.md, of the mechanisms of Biswas et al. 2023 and
@@ -198,7 +198,7 @@ def certify(
 
 
 def guarantee_of(plan: Plan) -> Guarantee:
-    """The guarantee of a plan; where none can be given, `certified` is None and `basis` says why.
+    """The guarantee of a plan; without one, `certified` is None and `basis` has the reason.
 
     Raises:
         UsageError: a parameter is outside the analysis' range.
@@ -224,7 +224,7 @@ def guarantee_of(plan: Plan) -> Guarantee:
 
 
 def _local_bounds(plan: Plan) -> CorruptedBounds:
-    """(ε_L, δ_L) of all the plan's rounds with every node corrupt; ε is `math.inf` for none."""
+    """(ε_L, δ_L) of all the plan's rounds if every node is corrupt; `math.inf` without bound."""
     if plan.rounds > 1:
         return local_of([Round(plan.spec, plan.setting, plan.rounds)], plan.delta)
     try:
@@ -238,7 +238,7 @@ def _no_local_bounds(refusal: CannotCertify) -> CorruptedBounds:
 
 
 def local_of(rounds: Sequence[Round], delta: float) -> CorruptedBounds:
-    """(ε_L, δ_L) of all rounds together with every node corrupt: basic composition, rounded up.
+    """(ε_L, δ_L) of all rounds if every node is corrupt: basic composition, rounded up.
 
     ε is `math.inf` where there is none.
 
@@ -272,7 +272,7 @@ def local_of(rounds: Sequence[Round], delta: float) -> CorruptedBounds:
 
 
 def _shuffle_bounds(plan: Plan, local: CorruptedBounds) -> Bounds:
-    """Bounds of all the plan's rounds while one node shuffles."""
+    """Bounds of all the plan's rounds if at least one node shuffles."""
     try:
         bounds = one_round(plan, local)
     except CannotCertify as refusal:
@@ -287,7 +287,7 @@ def _shuffle_bounds(plan: Plan, local: CorruptedBounds) -> Bounds:
 
 
 def one_round(plan: Plan, local: CorruptedBounds) -> Bounds:
-    """Certified and attained ε of one of the plan's rounds, at the whole δ.
+    """Certified and attained ε of a single round of the plan, at the plan's whole δ.
 
     Where an analysis has no pure guarantee, the local one is used. Raises as `epsilon_bounds`.
     """
@@ -328,7 +328,7 @@ def _compose_rounds(plan: Plan, single: Bounds) -> Bounds:
 
 
 def _bounds_without_shuffle(plan: Plan, local: CorruptedBounds, shuffled: Bounds) -> Bounds:
-    """Bounds without shuffling, as if every node were corrupt: those of ε_L.
+    """Bounds if every node is corrupt, which are those of ε_L.
 
     Unshuffled messages reveal at least what shuffled ones do.
     """

@@ -1,4 +1,4 @@
-"""Where people are on average: points of a map as two sums with metric privacy, one for each axis.
+"""People's mean location: points of a map as two sums with metric privacy, one per axis.
 
 Near points are hard to tell apart, far ones easier (Andrés et al. 2013; Athanasiou et al. 2025,
 Appendix D). The map is a grid of squares; a device sends the number of its column in one round, and
@@ -117,12 +117,12 @@ class Grid:
 
     @property
     def metres_a_degree(self) -> tuple[float, float]:
-        """Metres per degree of longitude, on the box's parallel nearest a pole, and of latitude."""
+        """Metres per degree of longitude (at the parallel nearest a pole) and of latitude."""
         return METRES_A_DEGREE * self._shrinking, METRES_A_DEGREE
 
     @property
     def _shrinking(self) -> float:
-        """c: the cosine of the latitude nearest a pole, where a degree of longitude is shortest."""
+        """Cosine c of the latitude nearest a pole, where a degree of longitude is shortest."""
         return math.cos(math.radians(max(abs(self.south), abs(self.north))))
 
     @property
@@ -136,7 +136,7 @@ class Grid:
         return self._shrinking * half / math.asin(self._shrinking * math.sin(half)) * (1 + 2.0**-40)
 
     def reach(self, radius: float) -> float:
-        """Largest distance in squares of two points of the map at most `radius` metres apart.
+        """Largest distance, in squares, between points at most `radius` metres apart.
 
         The distance on the Earth is the great-circle distance.
 
@@ -146,7 +146,7 @@ class Grid:
         return self.stretch * radius / self.side + math.sqrt(2) * (1 + _OFFSET_ERROR)
 
     def width_at(self, latitude: float) -> float:
-        """Metres from west to east of a square at this latitude.
+        """Width in metres, from west to east, of a square at this latitude.
 
         For a latitude outside the map: at the nearest one inside.
         """
@@ -155,16 +155,16 @@ class Grid:
 
     @property
     def columns(self) -> int:
-        """Squares from west to east."""
+        """Number of squares from west to east."""
         return math.ceil((self.east - self.west) * self.metres_a_degree[0] / self.side)
 
     @property
     def rows(self) -> int:
-        """Squares from south to north."""
+        """Number of squares from south to north."""
         return math.ceil((self.north - self.south) * self.metres_a_degree[1] / self.side)
 
     def squares(self, points: ArrayLike) -> tuple[NDArray[np.int64], int]:
-        """The squares that points are in, and how many points were outside the map.
+        """The square of each point, and the number of points outside the map.
 
         A point outside the map counts as the nearest point of it in latitude and in longitude.
 
@@ -201,7 +201,7 @@ class Grid:
         return cells, int((~inside.all(axis=1)).sum())
 
     def point(self, column: float, row: float) -> tuple[float, float]:
-        """Latitude and longitude of the middle of a square; between squares for parts of them."""
+        """Latitude and longitude of a square's centre; fractions are between centres."""
         east, north = ((offset + 0.5) * self.side for offset in (column, row))
         across, up = self.metres_a_degree
         return self.south + north / up, self.west + east / across
@@ -209,7 +209,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class LocationPlan:
-    """Two rounds, one for each axis, and what they guarantee together.
+    """Two rounds, one for each axis, and their joint guarantee.
 
     Attributes:
         grid: the map.
@@ -267,7 +267,7 @@ def plan_location(
     honest: int | None = None,
     mechanism: str = "geo-shuffle",
 ) -> LocationPlan:
-    """The two rounds of least error that keep ε for points at most `radius` metres apart.
+    """The two rounds with least error that keep ε for points at most `radius` metres apart.
 
     Two such points are at most `grid.reach(radius)` squares apart; ε per square is divided between
     the axes by √2, δ by 2 (docs/accounting.md, S15).
@@ -304,7 +304,7 @@ def plan_location(
 
 
 def _check_target(radius: float, epsilon: float, delta: float, mechanism: str) -> None:
-    """Check the arguments as they were typed, before each axis gets its computed share."""
+    """Check the arguments as given, before each axis gets its computed share."""
     for name, value in (("radius", radius), ("epsilon", epsilon), ("delta", delta)):
         check_number(name, value)
     if not 0 < radius <= FARTHEST:
@@ -334,7 +334,7 @@ def _certify_axis(plan: Plan) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Centroid:
-    """The estimated middle of simulated people, beside the true one.
+    """The estimated mean location of simulated people, with the true one.
 
     Attributes:
         plan: the two rounds.
@@ -369,20 +369,20 @@ class Centroid:
 
     @property
     def error(self) -> float:
-        """Metres between estimate and truth, on a sphere of the Earth's mean radius."""
+        """Metres between estimate and truth, on a sphere with the Earth's mean radius."""
         return self._metres(
             *(float(axis.mean) - float(axis.truth) for axis in (self.columns, self.rows))
         )
 
     @property
     def standard_error(self) -> float:
-        """Root of the expected squared distance, metres."""
+        """Root of the expected squared distance, in metres."""
         return self._metres(
             *(float(axis.mean_standard_error) for axis in (self.columns, self.rows))
         )
 
     def _metres(self, columns: float, rows: float) -> float:
-        """Length of a step of columns and rows at the estimated latitude."""
+        """Length in metres of a step of columns and rows, at the estimated latitude."""
         grid = self.plan.grid
         scale = EARTH_RADIUS / LEAST_RADIUS
         return scale * math.hypot(columns * grid.width_at(self.point[0]), rows * grid.side)
@@ -417,7 +417,7 @@ class Centroid:
         return html_table(f"{len(self.squares):,} users", self.table())
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws the map: where people are, their true middle, the estimate and its box.
+        """Plot the map: density of people, their true mean, the estimate and its box.
 
         On new axes if none are given.
 
@@ -435,7 +435,7 @@ class Centroid:
 def simulate_location(
     plan: LocationPlan, points: ArrayLike, seed: int | None = None, *, allow_fewer: bool = False
 ) -> Centroid:
-    """Both rounds with simulated people who follow the protocol.
+    """Simulate both rounds with people who follow the protocol.
 
     Args:
         plan: the two rounds.

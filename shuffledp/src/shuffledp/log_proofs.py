@@ -35,7 +35,7 @@ RESULT_PROOF: Final = "result.tlog-proof"
 
 @dataclass(frozen=True)
 class LogPosition:
-    """Where a verified proof shows a round's plan certificate in the public log.
+    """Position of a round's plan certificate in the public log, from a verified proof.
 
     Attributes:
         entry: number of its entry, from 0.
@@ -59,7 +59,7 @@ class LogPosition:
 def check_proof_beside(
     folder: Path, plan_certificate: Signed | None, roster: Roster
 ) -> CosignedCheckpoint | None:
-    """Check the proof in a round's folder; None if there is none, or if no witnesses are named.
+    """Check the proof in a round's folder; None without one, or without witnesses.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -73,7 +73,7 @@ def check_proof_beside(
 
 
 def check_result_proof_beside(folder: Path, signed: Signed, roster: Roster) -> bool:
-    """Check the proof of a result in its folder; False if there is none.
+    """Check the proof in a round's folder that its result is logged; False without one.
 
     Also False if no witnesses are named.
 
@@ -89,7 +89,7 @@ def check_result_proof_beside(folder: Path, signed: Signed, roster: Roster) -> b
 
 
 def check_result_proof(proof: bytes, signed: Signed, roster: Roster) -> LogPosition:
-    """Check that a proof shows this result in the public log, and return what it shows.
+    """Check a proof that this result is in the public log; return its position.
 
     The roster must name witnesses. Raises `DocumentError` if the proof does not show it.
     """
@@ -118,7 +118,7 @@ def check_announced_proof(announcement: Announcement, roster: Roster) -> Cosigne
 
 
 def locate_announced(announcement: Announcement, roster: Roster) -> LogPosition | None:
-    """Verify an announcement's proof and return what it shows; None if no witnesses are named.
+    """Check an announcement's proof; return its position, or None without witnesses.
 
     Raises as `check_announced_proof`.
     """
@@ -162,7 +162,7 @@ def _check_proof(proof: bytes, plan_certificate: Signed, roster: Roster) -> Cosi
 
 
 def missing_proof(folder: Path, name: str = LOG_PROOF) -> LogProofError:
-    """The error of a folder without a proof, of a deployment whose roster names witnesses."""
+    """The error for a folder without a proof in a deployment whose roster names witnesses."""
     proved = "plan certificate" if name == LOG_PROOF else "result"
     return LogProofError(
         f"{folder} has no {name}, which proves that the {proved} is in the public log, although "
@@ -173,7 +173,7 @@ def missing_proof(folder: Path, name: str = LOG_PROOF) -> LogProofError:
 
 
 def describe_checkpoint(logged: CosignedCheckpoint, terms: LogTerms) -> str:
-    """The line of `shuffledp verify` about the plan certificate in the public log."""
+    """The line in `shuffledp verify` about the plan certificate in the public log."""
     return (
         f"public log: the plan certificate is in {logged.checkpoint.origin} at size "
         f"{logged.checkpoint.size:,}, signed by {', '.join(logged.witnesses)} "
@@ -182,5 +182,5 @@ def describe_checkpoint(logged: CosignedCheckpoint, terms: LogTerms) -> str:
 
 
 def unchecked_log() -> str:
-    """The line about a document checked without its folder."""
+    """The line in `shuffledp verify` about a document checked without its folder."""
     return "public log: NOT checked; its proof is in the round's folder: shuffledp verify FOLDER"

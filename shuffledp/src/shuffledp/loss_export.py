@@ -69,7 +69,7 @@ def privacy_loss_distribution(
 
 
 def _distance(spec: object, setting: Setting) -> int:
-    """The distance whose curve lies above all others."""
+    """The distance whose curve is above all others."""
     if not grows_with_distance(spec):
         raise CannotCertify(
             f"it is not known that the largest change is the worst one for {type(spec).__name__}, "
@@ -79,7 +79,7 @@ def _distance(spec: object, setting: Setting) -> int:
 
 
 def _half_width(spec: object, setting: Setting, distance: int, interval: float) -> int:
-    """Number of steps from 0 to the largest loss of the grid."""
+    """Number of grid steps from 0 to the largest loss."""
     width = 1.0
     local = corrupted_bounds(spec, setting, 0.0).epsilon * distance
     while certified_curve(spec, setting, distance, np.array([width]))[0] > _NEGLIGIBLE:
@@ -96,7 +96,7 @@ def _half_width(spec: object, setting: Setting, distance: int, interval: float) 
 
 
 def _falling(deltas: NDArray[np.float64], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The curve raised to what dp-accounting requires: not increasing, and at least 1 - e^ε."""
+    """Raise a curve as dp-accounting requires: not increasing, and at least 1 - e^ε."""
     least = np.maximum(deltas, -np.expm1(np.minimum(epsilons, 0.0)))
     raised: NDArray[np.float64] = np.maximum.accumulate(least[::-1])[::-1]
     return np.minimum(raised, 1.0)

@@ -1,4 +1,4 @@
-"""A cross table over latitude and longitude as a map: a picture, text, and GeoJSON. Pure.
+"""A cross table over latitude and longitude as a map: SVG, text, and GeoJSON. Pure.
 
 docs/how-to/maps.md; ADR 32.
 """
@@ -43,7 +43,7 @@ _SHADES: Final = " ·░▒▓█"
 
 
 def edges_of(table: CrossTable | None) -> tuple[list[float], list[float]] | None:
-    """The parallels and the meridians between the cells of a map; None for any other table."""
+    """Parallels and meridians between the cells of a map; None for any other table."""
     if table is None or [axis.unit for axis in table.wording.axes] != [NORTH, EAST]:
         return None
     edges = []
@@ -58,7 +58,7 @@ def edges_of(table: CrossTable | None) -> tuple[list[float], list[float]] | None
 
 
 def centre(table: CrossTable) -> CentreEstimate | None:
-    """The centre of the people on the map; None without noise of nodes, or if it may be empty."""
+    """Mean location of the people on the map; None without node noise, or if it may be empty."""
     edges = edges_of(table)
     mechanism, present = table.fitted.mechanism, table.fitted.present
     noise = mechanism.count_noise if isinstance(mechanism, NoisyCounts) else None
@@ -70,7 +70,7 @@ def centre(table: CrossTable) -> CentreEstimate | None:
 
 
 def remarks(table: CrossTable) -> Iterator[str]:
-    """A sentence on the centre of a map."""
+    """A sentence on the mean location of the people on a map."""
     middle = centre(table) if edges_of(table) is not None else None
     if middle is None:
         return
@@ -88,7 +88,7 @@ def remarks(table: CrossTable) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Projection:
-    """Where places lie in a picture: an equirectangular map, right in its middle.
+    """Positions in a picture: an equirectangular map, true to scale in its middle.
 
     Attributes:
         parallels: edges of the rows, from the south.
@@ -104,19 +104,19 @@ class _Projection:
 
     @property
     def across(self) -> float:
-        """Pixels of a degree of longitude."""
+        """Pixels per degree of longitude."""
         return self.width / (self.meridians[-1] - self.meridians[0])
 
     @property
     def height(self) -> float:
-        """Of the map, in pixels."""
+        """Height of the map, in pixels."""
         middle = (self.parallels[0] + self.parallels[-1]) / 2
         degree = self.across / math.cos(math.radians(middle))
         return min((self.parallels[-1] - self.parallels[0]) * degree, _TALLEST * self.width)
 
     @property
     def down(self) -> float:
-        """Pixels of a degree of latitude."""
+        """Pixels per degree of latitude."""
         return self.height / (self.parallels[-1] - self.parallels[0])
 
     def x(self, longitude: float) -> float:
@@ -124,12 +124,12 @@ class _Projection:
         return self.left + (longitude - self.meridians[0]) * self.across
 
     def y(self, latitude: float) -> float:
-        """Pixels from its top."""
+        """Pixels from the top edge of the picture."""
         return (self.parallels[-1] - latitude) * self.down
 
 
 def picture(table: CrossTable) -> str:
-    """The map as SVG, north up; the more people a cell has, the darker it is.
+    """The map as SVG, with north up; the more people a cell has, the darker it is.
 
     It is drawn for wide and for narrow screens, with coordinates at its edges.
     """
@@ -171,7 +171,7 @@ def _cells(table: CrossTable, projection: _Projection) -> Iterator[str]:
 
 
 def _scales(projection: _Projection) -> Iterator[str]:
-    """The frame, latitudes beside the map and longitudes below it, as many as there is room for."""
+    """The frame, with as many latitudes on the side and longitudes below as fit."""
     parallels = projection.parallels
     meridians = projection.meridians
     right = projection.x(meridians[-1])
@@ -195,7 +195,7 @@ def _scales(projection: _Projection) -> Iterator[str]:
 
 
 def _apart(places: list[float], least: float) -> list[int]:
-    """Indexes of ascending places that are at least so far apart; the first and the last always."""
+    """Indices of ascending numbers at least `least` apart, with the first and the last."""
     last = len(places) - 1
     chosen = [0]
     for at, here in enumerate(places):
@@ -205,14 +205,14 @@ def _apart(places: list[float], least: float) -> list[int]:
 
 
 def _degrees(number: float, edges: list[float]) -> str:
-    """A coordinate in the digits that tell the edges apart."""
+    """Format a coordinate with as many digits as distinguish the edges."""
     step = min(high - low for low, high in pairwise(edges))
     digits = min(max(0, math.ceil(-math.log10(step) - 1e-9)), 6)
     return f"{number:.{digits}f}°"
 
 
 def _middle(middle: CentreEstimate | None, projection: _Projection) -> Iterator[str]:
-    """The centre with its error ellipse."""
+    """The mean location, with its error ellipse, as SVG."""
     if middle is None:
         return
     left = projection.x(middle.point[1])
@@ -226,7 +226,7 @@ def _middle(middle: CentreEstimate | None, projection: _Projection) -> Iterator[
 
 
 def centre_entry(table: CrossTable | None) -> dict[str, Any] | None:
-    """The object `centre` of `report.json`; None for anything but a map with a known centre."""
+    """The object `centre` of `report.json`; None for other tables, or an unknown centre."""
     middle = centre(table) if table is not None and edges_of(table) is not None else None
     if middle is None:
         return None
@@ -244,7 +244,7 @@ def centre_entry(table: CrossTable | None) -> dict[str, Any] | None:
 
 
 def text_map(table: CrossTable) -> Iterator[str]:
-    """The map for a terminal, a line for each row of cells from north to south."""
+    """The map for a terminal, one line for each row of cells from north to south."""
     most = _most(table)
     for numbers in reversed(table.cells):
         shades = (round(_share(number, most) * (len(_SHADES) - 1)) for number in numbers)
@@ -252,7 +252,7 @@ def text_map(table: CrossTable) -> Iterator[str]:
 
 
 def geojson(table: CrossTable) -> dict[str, Any]:
-    """The cells as a GeoJSON feature collection (RFC 7946): a polygon each, with its numbers."""
+    """The cells as a GeoJSON feature collection (RFC 7946): one polygon each, with its numbers."""
     parallels, meridians = edges_of(table) or ([], [])
     features = []
     for row, numbers in enumerate(table.cells if parallels else []):
@@ -291,10 +291,10 @@ def geojson(table: CrossTable) -> dict[str, Any]:
 
 
 def _most(table: CrossTable) -> float:
-    """People in the fullest cell."""
+    """Number of people in the fullest cell."""
     return max((cell.value for row in table.cells for cell in row), default=0.0)
 
 
 def _share(number: TableNumber, most: float) -> float:
-    """The square root of a cell's share of the fullest one: few people are seen, too."""
+    """Square root of a cell's share of the fullest cell, so that small numbers are visible."""
     return 0.0 if most <= 0 else math.sqrt(min(max(number.value / most, 0.0), 1.0))

@@ -1,4 +1,4 @@
-"""Numbers of corrupt nodes as people type them: "1,3"."""
+"""Parses the numbers of corrupt nodes, such as "1,3"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NUMBERS: Final = re.compile(r"\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*")
 
 
 def node_numbers(text: str | None, nodes: int, option: str) -> frozenset[int]:
-    """The node numbers in a list such as "1,3"; none for no text.
+    """Parse a list of node numbers such as "1,3"; None is an empty list.
 
     Args:
         text: as it was typed.

@@ -1,4 +1,4 @@
-"""Results as HTML in a notebook and as tables of pandas, which need not be installed."""
+"""Results as HTML in notebooks, and as pandas tables if pandas is installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = tuple[str, str, str]
 
 
 def html_table(title: str, rows: Iterable[Row], notes: Sequence[str] = ()) -> str:
-    """A small table for `_repr_html_`: no scripts, no styles of its own but alignment.
+    """A small HTML table for `_repr_html_`: no scripts, and no styles except alignment.
 
     Every text is escaped.
     """
@@ -36,12 +36,12 @@ def html_table(title: str, rows: Iterable[Row], notes: Sequence[str] = ()) -> st
 
 
 def data_frame(columns: Mapping[str, Any]) -> Any:
-    """A `pandas.DataFrame` of these columns; raises `NotInstalledError` without pandas."""
+    """A `pandas.DataFrame` with these columns; raises `NotInstalledError` without pandas."""
     return import_optional("pandas", "pandas", "a data frame").DataFrame(dict(columns))
 
 
 def import_optional(module: str, install: str, what: str) -> ModuleType:
-    """Import a module that need not be installed.
+    """Import a module that may not be installed.
 
     Args:
         module: its name.

@@ -1,4 +1,4 @@
-"""Frequent texts of an open list: candidates from files, and the answer as a table of text.
+"""Frequent texts of an open list: candidates from files, and answers as text tables.
 
 docs/how-to/open-lists.md.
 """
@@ -41,7 +41,7 @@ COMMAND: Final = "shuffledp report FOLDER --candidates FILE"
 
 
 def load_candidates(file: Path) -> list[str]:
-    """The texts of a file, one in each line; blank lines do not count.
+    """Load the texts in a file, one per line; blank lines are ignored.
 
     Raises:
         UsageError: it cannot be read, or is too long.
@@ -56,7 +56,7 @@ def find_in_simulation(
     candidates: Path | None,
     data: Path,
 ) -> OpenListAnswer:
-    """The answer of a simulated round, with true numbers.
+    """The frequent texts of a simulated round, with their true numbers.
 
     Without a file of candidates, the texts of the data itself are looked up, as only a simulation
     can.
@@ -98,7 +98,7 @@ def text_table(answer: OpenListAnswer, title: str) -> Table:
 
 
 def remarks(answer: OpenListAnswer) -> Iterator[str]:
-    """How many texts were looked up, which of them are surely listed, and how many are false."""
+    """Sentences on how many texts were looked up, are surely listed, and may be false."""
     if answer.least is None:
         yield (
             f"{answer.candidates:,} candidates were looked up. They are too many for these cells: "
@@ -123,7 +123,7 @@ FREQUENT: Final = (10, 30, 100)
 
 @dataclass(frozen=True)
 class OpenListOutlook:
-    """What an open list will find, before anyone answers: only from the noise.
+    """What an open list can find, computed before anyone answers from the noise alone.
 
     Attributes:
         spec: the mechanism.
@@ -138,11 +138,11 @@ class OpenListOutlook:
 
     @property
     def error(self) -> float:
-        """Standard error of a count, with the noise of all nodes."""
+        """Standard error of a count, with all nodes' noise."""
         return self.spec.node_noise * math.sqrt(self.nodes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The object of `advise --format json`."""
+        """The object in the output of `advise --format json`."""
         return {
             "mechanism": self.spec.kind,
             "messages": self.spec.messages_per_user,
@@ -183,7 +183,7 @@ class OpenListOutlook:
 
 
 def look_ahead(spec: ColumnsSpec, nodes: int) -> OpenListOutlook:
-    """What an open list will find with this mechanism, if its other texts are rare."""
+    """What an open list can find with this mechanism, if all other texts are rare."""
     size = spec.column_sizes[0]
     law = conditional_law(spec.noise_epsilon, spec.mean, size, spec.column_dummies[0])
     noise = noise_of_nodes(((1, law),), nodes)
@@ -198,7 +198,7 @@ def look_ahead(spec: ColumnsSpec, nodes: int) -> OpenListOutlook:
 
 
 def _least_people(noise: NodeNoise, candidates: int, full: float, columns: int) -> int | None:
-    """The threshold that excludes false texts, less the noise that a text may have.
+    """The threshold that excludes false texts, plus the noise that may hide a text.
 
     `full` is the share of cells with frequent texts. The noise is rounded outward.
     """

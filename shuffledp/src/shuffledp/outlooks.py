@@ -1,4 +1,4 @@
-"""What each plan for a question costs and gives, before anyone answers. Pure but for pictures.
+"""Cost and benefit of each plan for a question, before anyone answers. Pure except for plots.
 
 Quantiles, sums of unknown range, and several fields at once; `shuffledp.open_lists` has that of
 frequent texts. Every number follows from the law of the nodes' noise: it holds whatever people
@@ -51,7 +51,7 @@ _OPEN_WORDS: Final = "If every node is corrupt, values are in the open."
 
 
 class PlannedQuestion(Protocol):
-    """A question and the mechanism that serves it, such as a `RecordQuestion`."""
+    """A question and its mechanism, such as a `RecordQuestion`."""
 
     @property
     def wording(self) -> QuestionWording:
@@ -59,14 +59,14 @@ class PlannedQuestion(Protocol):
 
     @property
     def mechanism(self) -> str:
-        """The mechanism that serves it."""
+        """Name of the question's mechanism."""
 
 
 class QuestionOutlook(Protocol):
-    """What the plans for a question cost and give."""
+    """Cost and benefit of the plans for a question."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The object of `advise --format json`."""
+        """The object in the output of `advise --format json`."""
 
     def render(self) -> Iterator[RenderableType]:
         """Tables and remarks for a terminal."""
@@ -74,10 +74,10 @@ class QuestionOutlook(Protocol):
 
 @runtime_checkable
 class DrawnOutlook(QuestionOutlook, Protocol):
-    """An outlook with a picture."""
+    """An outlook that can be plotted."""
 
     def draw(self, file: Path) -> None:
-        """Draw it. `ConfigError`: the file cannot be written."""
+        """Plot the outlook. `ConfigError` if the file cannot be written."""
 
 
 def outlook(
@@ -89,7 +89,7 @@ def outlook(
     nodes: int = 3,
     rounds: int = 1,
 ) -> QuestionOutlook | None:
-    """What the plans for a question cost and give; None for counts and tables, as `advise` has.
+    """Cost and benefit of a question's plans; None for counts and tables, which `advise` compares.
 
     Args:
         question: as `shuffledp_core.questions` describes it, or from a file.
@@ -127,7 +127,7 @@ def outlook(
 
 
 def _calibrate_table(target: Target, wording: QuestionWording) -> Mechanism:
-    """The plain histogram over all symbols or cells of the question."""
+    """The plain histogram over all symbols of the question, calibrated."""
     return calibrate(MECHANISM, replace(target, symbols=wording.size, columns=None))
 
 
@@ -145,7 +145,7 @@ def _count_noise(spec: Mechanism) -> CountNoise:
 
 
 class QuantilePlan(NamedTuple):
-    """One way to ask for quantiles.
+    """A plan for quantiles, with its mechanism and errors.
 
     Attributes:
         mechanism: its name.
@@ -164,7 +164,7 @@ class QuantilePlan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class QuantileOutlook:
-    """What quantiles will be worth: by a tree of bins, and by a plain histogram of them.
+    """Errors of quantiles, from a tree of bins and from a plain histogram of bins.
 
     Attributes:
         wording: the question.
@@ -180,11 +180,11 @@ class QuantileOutlook:
 
     @property
     def best(self) -> QuantilePlan:
-        """The plan with the least error at its worst."""
+        """The plan with the smaller worst error."""
         return min(self.plans, key=lambda plan: plan.reach)
 
     def to_dict(self) -> dict[str, Any]:
-        """The object of `advise --format json`."""
+        """The object in the output of `advise --format json`."""
         return {
             "question": self.wording.id,
             "recommended": self.best.mechanism,
@@ -226,7 +226,7 @@ class QuantileOutlook:
         )
 
     def draw(self, file: Path) -> None:
-        """Draw the error by value, a line for each plan. `ConfigError`: it cannot be written."""
+        """Plot the error by value, one line per plan. `ConfigError` if it cannot be written."""
         axes = _new_axes(self.wording.text)
         places = np.arange(1, self.plans[0].errors.size + 1)
         for plan in self.plans:
@@ -239,7 +239,7 @@ class QuantileOutlook:
 
 
 def outlook_on_quantiles(question: PlannedQuestion, target: Target, nodes: int) -> QuantileOutlook:
-    """What quantiles cost and give by the question's mechanism, and by a plain histogram."""
+    """Cost and errors of quantiles by the question's mechanism, and by a plain histogram."""
     wording = question.wording
     counted = math.prod(wording.shape)
     spec = _columns_spec(calibrate(question.mechanism, target))
@@ -268,7 +268,7 @@ def outlook_on_quantiles(question: PlannedQuestion, target: Target, nodes: int) 
 
 @dataclass(frozen=True, eq=False)
 class TotalOutlook:
-    """What a sum of unknown range will be worth, for each amount up to which values may count.
+    """Errors of a sum of unknown range, for each possible cut.
 
     Attributes:
         wording: the question.
@@ -298,19 +298,19 @@ class TotalOutlook:
 
     @property
     def seen_from(self) -> int:
-        """Largest number of people in a doubling that noise alone may show."""
+        """Largest number of people in a doubling that noise alone may produce."""
         return max(cut.rising for cut in self.cuts)
 
     @property
     def rounding_share(self) -> float:
-        """Largest standard deviation of a rounded value relative to it, but for the smallest."""
+        """Largest relative standard deviation of a rounded value, except the smallest."""
         symbols = self.wording.axes[self.wording.sum_axis or 0].symbols
         parts = symbols.parts if isinstance(symbols, SymbolMagnitudes) else 1
         # Of a value between p and p + 1 steps (p = parts), whichever it is.
         return 1 / (2 * math.sqrt(parts * (parts + 1)))
 
     def to_dict(self) -> dict[str, Any]:
-        """The object of `advise --format json`."""
+        """The object in the output of `advise --format json`."""
         return {
             "question": self.wording.id,
             "recommended": self.mechanism.kind,
@@ -364,7 +364,7 @@ class TotalOutlook:
         )
 
     def draw(self, file: Path) -> None:
-        """Draw the error by the largest value seen. `ConfigError`: it cannot be written."""
+        """Plot the error by the largest value seen. `ConfigError` if it cannot be written."""
         axes = _new_axes(self.wording.text)
         places = [cut.cut for cut in self.cuts]
         axes.loglog(places, [cut.noise for cut in self.cuts], "o-", lw=2, label="this question")
@@ -377,7 +377,7 @@ class TotalOutlook:
 
 
 def outlook_on_total(wording: QuestionWording, target: Target, nodes: int) -> TotalOutlook:
-    """What a sum of unknown range costs and gives."""
+    """Cost and errors of a sum of unknown range."""
     spec = _calibrate_table(target, wording)
     cuts = errors_by_cut(wording, _count_noise(spec), nodes)
     # In units of the cut: the error of a trusted party grows with it.
@@ -395,7 +395,7 @@ def outlook_on_total(wording: QuestionWording, target: Target, nodes: int) -> To
 
 
 class FieldErrors(NamedTuple):
-    """The standard error of a count of one field, with the noise of all nodes.
+    """The standard error of one field's counts, with all nodes' noise.
 
     Attributes:
         field: its name.
@@ -412,7 +412,7 @@ class FieldErrors(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnsOutlook:
-    """What several fields in one round are worth: each by itself, and as one table.
+    """Errors of several fields in one round, counted separately and as one table.
 
     Attributes:
         wording: the question.
@@ -430,7 +430,7 @@ class ColumnsOutlook:
 
     @property
     def best(self) -> Mechanism:
-        """The one whose worst count has the smaller error; a table also shows combinations."""
+        """The mechanism with the smaller worst error; only a table shows combinations."""
         if self.table is None:
             return self.columns
         by_column = max(field.by_column for field in self.fields)
@@ -438,7 +438,7 @@ class ColumnsOutlook:
         return self.table if by_table <= by_column else self.columns
 
     def to_dict(self) -> dict[str, Any]:
-        """The object of `advise --format json`."""
+        """The object in the output of `advise --format json`."""
         plans = [self.columns, *([] if self.table is None else [self.table])]
         return {
             "question": self.wording.id,
@@ -479,7 +479,7 @@ class ColumnsOutlook:
 
 
 def outlook_on_columns(question: PlannedQuestion, target: Target, nodes: int) -> ColumnsOutlook:
-    """What several fields cost and give, each by itself and as one table."""
+    """Cost and errors of several fields, counted separately and as one table."""
     wording = question.wording
     columns = _columns_spec(calibrate(question.mechanism, target))
     cells = math.prod(wording.shape)

@@ -1,4 +1,4 @@
-"""HTML pages of one file: they load and run nothing, and escape all foreign text.
+"""Self-contained HTML pages, which load and run nothing and escape all foreign text.
 
 Pure.
 """
@@ -16,7 +16,7 @@ LONGEST: Final = 2000
 
 
 def as_html(text: object) -> str:
-    """A text as HTML, for an element or a quoted attribute: escaped, printable, of bounded length.
+    """Escape a text for an HTML element or quoted attribute: printable, of bounded length.
 
     Marks that turn the direction of writing are not printable: they could make a name look like
     another.
@@ -27,7 +27,7 @@ def as_html(text: object) -> str:
 
 
 def self_contained(title: str, style: str, body: str, policy: str = "") -> str:
-    """A whole page whose own policy forbids scripts, addresses, forms and every style but its own.
+    """A whole page with a policy that forbids scripts, requests, forms and other styles.
 
     Args:
         title: any text.

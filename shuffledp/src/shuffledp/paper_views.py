@@ -84,7 +84,7 @@ def primary_count(
     setting: Setting | None = None,
     epsilons: ArrayLike | None = None,
 ) -> View:
-    """δ(ε) where `at_x0` others hold the primary symbol, n_x0 of Biswas et al. 2023.
+    """δ(ε) if `at_x0` others hold the primary symbol, n_x0 of Biswas et al. 2023.
 
     Columns: `epsilon`; `published`, Theorem 1 as printed, no guarantee; `one_bin`, what this
     dataset costs if the adversary looks at one bin alone, never above the truth; `certified`, for
@@ -128,7 +128,7 @@ def primary_count(
 def central_gaussian(
     plan: Planned, setting: Setting | None = None, *, delta: float | None = None
 ) -> View:
-    """σ of a trusted party's Gaussian mechanism with the plan's certified (ε, δ).
+    """σ of a trusted curator's Gaussian mechanism with the plan's certified (ε, δ).
 
     Numbers: `sigma_optimal` (Balle and Wang 2018); `sigma_classical`, the printed 2 ln(1.25/δ)
     Δ²/ε² (Biswas et al. 2022, Definition V.1), None for ε >= 1, where its proof ends;
@@ -171,7 +171,7 @@ def all_corrupt(
     deltas: ArrayLike | None = None,
     distances: Sequence[int] | None = None,
 ) -> View:
-    """ε_L, the guarantee with every node corrupt, over δ and over the largest change.
+    """ε_L, the guarantee if every node is corrupt, by δ and by the largest change.
 
     Never below the truth.
 
@@ -220,7 +220,7 @@ def datasets(
     *,
     delta: float | None = None,
 ) -> View:
-    """(ε, δ) of datasets that differ in several users' values, from a metric guarantee.
+    """(ε, δ) for datasets that differ in several users' values, from a metric guarantee.
 
     Never below the truth.
 
@@ -271,7 +271,7 @@ def datasets(
 def growing_delta(
     plan: Planned, setting: Setting | None = None, *, delta: float | None = None
 ) -> View:
-    """ε per unit where δ may grow with the distance: δ e^d for a change by d.
+    """ε per unit if δ may grow with the distance: δ e^d for a change by d.
 
     Never below the truth.
 
@@ -322,7 +322,7 @@ def growing_delta(
 
 
 def _reach(plan: Plan) -> int | None:
-    """The largest change of a value; None for mechanisms to which all changes are alike."""
+    """The largest change of a value; None for mechanisms without distances."""
     return plan.max_distance if hasattr(plan.spec, "max_value") else None
 
 

@@ -1,4 +1,4 @@
-"""The one value that a guarantee is computed from: a mechanism, who takes part, δ, and how often.
+"""Plans: the values that determine a guarantee, that is mechanism, setting, δ and rounds.
 
 Pure.
 
@@ -50,7 +50,7 @@ ParameterValue: TypeAlias = int | float | str
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A mechanism with all that its guarantee depends on.
+    """A mechanism, with everything else that its guarantee depends on.
 
     Attributes:
         spec: the mechanism's exact parameters, any spec that the numerics know.
@@ -105,7 +105,7 @@ class Plan:
 
     @property
     def parameters(self) -> dict[str, ParameterValue]:
-        """The spec's exact parameters; a rational as text, as in a certificate."""
+        """The spec's exact parameters; rationals are text, as in a certificate."""
         return dict(self.asked) | exact(self.spec)
 
     @property
@@ -115,17 +115,17 @@ class Plan:
 
     @property
     def max_distance(self) -> int | None:
-        """The largest change that the answer covers; None where values have no distance."""
+        """The largest change that the guarantee covers; None if values have no distance."""
         domain = domain_of(self.spec)
         return self.setting.max_distance or (None if domain is None else domain - 1)
 
     @property
     def per_unit(self) -> str:
-        """The unit of ε, in words after the number."""
+        """The unit of ε, in words to put after the number."""
         return " per unit" if self.setting.adjacency is Adjacency.METRIC else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Mechanism, exact parameters and setting, as `shuffledp certify --format json` begins."""
+        """Mechanism, exact parameters and setting: the beginning of `certify --format json`."""
         return {
             "mechanism": self.kind,
             "parameters": self.parameters,
@@ -155,19 +155,19 @@ def plan_rows(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def needs_crowd(spec: object) -> bool:
-    """True if the guarantee rests on other users; False where one honest node's noise is enough."""
+    """True if the guarantee needs other honest users; False if one node's noise is enough."""
     return bool(getattr(spec, "needs_crowd", True))
 
 
 def people_needed(plan: Plan) -> str:
-    """The honest users that the guarantee counts on, in words."""
+    """Describe the honest users that the guarantee counts on."""
     if not needs_crowd(plan.spec):
         return "no honest people needed"
     return f"{plan.setting.honest:,} of {plan.setting.users:,} users honest"
 
 
 def neighbours(plan: Plan) -> str:
-    """The relation of neighbouring datasets, in words."""
+    """Describe the relation of neighbouring datasets."""
     reach = plan.max_distance
     if reach is None:
         return "neighbours: one user's value changes in any way"
@@ -177,7 +177,7 @@ def neighbours(plan: Plan) -> str:
 
 
 def exact(spec: object) -> dict[str, ParameterValue]:
-    """A spec's parameters by name; a rational as text, as in a certificate.
+    """A spec's parameters by name; rationals are text, as in a certificate.
 
     Fields that a spec does not print are left out.
     """
@@ -194,20 +194,20 @@ def exact(spec: object) -> dict[str, ParameterValue]:
 
 
 def check_setting(setting: object) -> None:
-    """`UsageError` for what is not a `Setting`, such as a number of users."""
+    """Raise `UsageError` for anything but a `Setting`, such as a number of users."""
     if not isinstance(setting, Setting):
         raise UsageError(f"setting must be a Setting with users and honest users, not {setting!r}")
 
 
 def check_nodes(nodes: int) -> None:
-    """`UsageError` for a number of nodes that no route has."""
+    """Raise `UsageError` for a number of nodes that no route can have."""
     whole_number("nodes", nodes)
     if not 1 <= nodes <= MOST_NODES:
         raise UsageError(f"nodes must be from 1 to {MOST_NODES}, not {nodes}")
 
 
 def check_distance(max_distance: int | None, domain: int | None) -> None:
-    """`UsageError` for a largest change that the domain does not have.
+    """Raise `UsageError` for a largest change that the domain does not allow.
 
     A mechanism without a domain accepts any distance.
     """
@@ -240,7 +240,7 @@ def as_plan(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> Plan:
-    """The plan with this setting, δ and number of rounds; arguments that are None change nothing.
+    """The plan with this setting, δ and number of rounds; None keeps the plan's own.
 
     Args:
         subject: a plan, a certificate, or a mechanism's parameters, which have no setting and no

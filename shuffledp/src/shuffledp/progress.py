@@ -29,7 +29,7 @@ INTERVAL_SECONDS: Final = 10.0
 
 
 class Stages:
-    """Stages of some work, shown from `__enter__` to `__exit__`.
+    """Display of the stages of some work, from `__enter__` to `__exit__`.
 
     On a terminal a bar appears for each stage, as soon as it begins. Elsewhere a line says how far
     the newest stage is: first after `PATIENCE_SECONDS`, then every `INTERVAL_SECONDS`. A quiet
@@ -77,16 +77,16 @@ class Stages:
         self._progress.stop()
 
     def begin(self, stage: str) -> None:
-        """A stage whose progress is unknown."""
+        """Show a stage without known progress."""
         self._show(stage, 0, None)
 
     def update(self, stage: str, done: int, total: int) -> None:
-        """Shows `stage` at done of total; the first call makes its bar."""
+        """Show that `done` of `total` of a stage is done; the first call adds its bar."""
         self._show(stage, done, max(total, 1))
 
     @contextmanager
     def one(self, stage: str) -> Iterator[None]:
-        """Show a stage that is done in one step."""
+        """Context that shows a stage which is done in one step."""
         self.update(stage, 0, 1)
         yield
         self.update(stage, 1, 1)
@@ -98,7 +98,7 @@ class Stages:
         self._lines.newest = (stage, done, total)
 
     def finish(self) -> None:
-        """Complete every bar: the last counts of a stage may not have been reported."""
+        """Complete every bar, because the last counts of a stage may not have been reported."""
         for task in self._progress.tasks:
             total = task.total or 1
             self._progress.update(task.id, completed=total, total=total)
@@ -106,14 +106,14 @@ class Stages:
 
 @contextmanager
 def working(stage: str) -> Iterator[None]:
-    """Show that work is in progress, if it takes longer than two seconds."""
+    """Context that shows that work is in progress, if it takes longer than two seconds."""
     with Stages(Console(stderr=True), after=PATIENCE_SECONDS) as stages:
         stages.begin(stage)
         yield
 
 
 class _Lines:
-    """Plain lines; `newest` is the stage that was updated last, with done and total."""
+    """Progress as plain lines; `newest` is the last updated stage, with done and total."""
 
     def __init__(self, console: Console) -> None:
         self.newest: tuple[str, int, int | None] | None = None
@@ -132,7 +132,7 @@ class _Lines:
 
 
 class _Ticker:
-    """Calls `tick` after some seconds, and again after each interval, until it is stopped."""
+    """Calls `tick` after some seconds, and then at each interval, until stopped."""
 
     def __init__(self, tick: Callable[[], None], first: float, interval: float | None) -> None:
         self._tick = tick
@@ -147,7 +147,7 @@ class _Ticker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; nothing is printed after this returns. Safe to call twice."""
+        """Stop the ticker; nothing is printed after this returns. Safe to call twice."""
         self._stopped.set()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Checks the mixing of a verified round using only its published documents.
+"""Checks the mixing of a verified round from its published documents alone.
 
 docs/mixing.md, P3.
 """
@@ -43,7 +43,7 @@ the right ones.
 
 
 def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...]:
-    """Check list, headers, exclusions and board of a saved round; returns the checks in words.
+    """Check claim list, headers, exclusions and board of a saved round; return the checks in words.
 
     Returns nothing for a plain round.
 
@@ -111,7 +111,7 @@ def unchecked_mixing(signed: Signed) -> tuple[str, ...]:
 
 
 def _is_verified(result: Result) -> bool:
-    """True if any part of the result says that its round is verified, even if its plan does not.
+    """True if any part of a result states that its round is verified, even if its plan does not.
 
     A result that leaves the plan out must not pass for a plain round's.
     """

@@ -1,4 +1,4 @@
-"""Questions from TOML files of the operator: a description over a schema, or a wording as signed.
+"""Questions in the operator's TOML files: a description over a schema, or a wording.
 
 docs/how-to/ask-by-group.md; docs/protocol.md, "Wording".
 """
@@ -22,14 +22,14 @@ from shuffledp_core.runtime.keys import read_file
 
 @dataclass(frozen=True)
 class QuestionFromFile:
-    """A question in words, and the mechanism that serves it if no other is named."""
+    """A question's wording, and the name of its default mechanism."""
 
     wording: QuestionWording
     mechanism: str
 
 
 def load_question(file: Path) -> QuestionFromFile:
-    """The question of a TOML file: a description, or the fields of the document.
+    """Load the question in a TOML file: a description, or the fields of a wording.
 
     Raises:
         UsageError: it breaks a rule; the message says which.
@@ -45,7 +45,7 @@ def load_question(file: Path) -> QuestionFromFile:
 
 
 def load_wording(file: Path, *, is_sum: bool) -> QuestionWording:
-    """The words of a TOML file's question.
+    """Load the wording in a TOML file.
 
     Raises:
         UsageError: it breaks a rule, or is for a sum and has no scale; the message says which.
@@ -60,7 +60,7 @@ def load_wording(file: Path, *, is_sum: bool) -> QuestionWording:
 
 
 def choose_mechanism(named: str | None, question: Path | None, default: str) -> str:
-    """The mechanism that a user named, else the one that serves the question, else `default`."""
+    """The mechanism that a user named, else the question's default, else `default`."""
     if named is not None:
         return named
     return default if question is None else load_question(question).mechanism
@@ -69,7 +69,7 @@ def choose_mechanism(named: str | None, question: Path | None, default: str) -> 
 def ask(
     question: Path | None, table: str | None, data: Path | None, mechanism: str
 ) -> QuestionWording | None:
-    """The question of the options --question and --table; None without either.
+    """The wording from the options --question and --table; None without either.
 
     Raises:
         UsageError: both are given, --table has no data, or the mechanism sums.

@@ -1,4 +1,4 @@
-"""Which of the mechanisms that keep a target to take, why, and when shuffling is not worth it.
+"""Recommends one of the mechanisms that meet a target, and says if shuffling is not worthwhile.
 
 Pure.
 """
@@ -38,7 +38,7 @@ _WANTED: Final[dict[str, Callable[[CostAnalysis], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """The mechanisms for one kind of answer, what to compare them with, and which one to take.
+    """Mechanisms for one kind of answer, baselines for comparison, and a recommended one.
 
     Attributes:
         answers: a sum, or a histogram.
@@ -58,7 +58,7 @@ class Recommendation:
 
 
 def recommend(target: Target, rows: Sequence[CostAnalysis]) -> tuple[Recommendation, ...]:
-    """One recommendation for each kind of answer that some row gives; histograms first."""
+    """One recommendation for each kind of answer among the rows, histograms first."""
     recommendations = []
     for answers in (Answers.HISTOGRAM, Answers.SUM):
         candidates = tuple(row for row in rows if row.mechanism.answers is answers)
@@ -73,7 +73,7 @@ def recommend(target: Target, rows: Sequence[CostAnalysis]) -> tuple[Recommendat
 
 
 def _choose(rows: Sequence[CostAnalysis]) -> tuple[CostAnalysis, str]:
-    """Choose the least error among rows that any device can send and that tolerate losses.
+    """Choose the least error among mechanisms that any device can run and that tolerate losses.
 
     The mechanism must tolerate lost messages and absent users.
     """

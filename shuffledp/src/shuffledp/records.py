@@ -1,4 +1,4 @@
-"""Rows of CSV files as records of named fields, and a description of their columns.
+"""Rows of CSV files as records of named fields, and descriptions of their columns.
 
 They stay in the simulator.
 """
@@ -45,7 +45,7 @@ _NUMBER: Final = re.compile(r"[+-]?([0-9]{1,15}(\.[0-9]{0,9})?|\.[0-9]{1,9})")
 
 
 def load_records(file: Path, wording: QuestionWording, *, users: int, draw: bool = False) -> Column:
-    """The symbols of the first `users` rows, as devices with these records find them.
+    """The symbols of the first `users` rows, computed as devices do from such records.
 
     Args:
         file: a CSV with a header that has the question's fields, optionally gzipped.
@@ -90,7 +90,7 @@ def load_answers(
     max_value: int,
     names: bool = False,
 ) -> Column:
-    """The answers of simulated users: of records if the question needs them, else of one column.
+    """The answers of simulated users: from records if the question needs them, else a column.
 
     Users are drawn with replacement from too few rows.
 
@@ -116,7 +116,7 @@ def load_answers(
 
 
 def describe_columns(file: Path, names: Sequence[str]) -> RecordQuestion:
-    """A question by these columns, whose levels are those that a file has.
+    """A question over these columns, whose levels are the values in the file.
 
     Who simulates may read levels from the data; a deployment describes them before anyone answers.
 
@@ -162,7 +162,7 @@ def _round_step(least: Decimal) -> Decimal:
 
 
 def read_rows(file: Path, names: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and entries of these columns, of each row that is not blank."""
+    """Yield line number and entries of these columns for each row that is not blank."""
     rows = csv.reader(read_text(file).splitlines())
     try:
         header = next(rows, [])

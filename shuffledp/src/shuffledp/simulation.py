@@ -1,4 +1,4 @@
-"""Simulation of a round: reports drawn as clients draw them, and the analyst's own estimate.
+"""Simulation of a round: reports with the clients' laws, and the analyst's own estimator.
 
 No network, no nodes and no keys: after an honest shuffler only the counts of the symbols remain, so
 only these are simulated. `shuffledp demo` runs the same round with real processes.
@@ -38,7 +38,7 @@ BLOCK: Final = 2**18
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """The debiased answer of a simulated round, with the true answer, which no real round knows.
+    """The debiased answer of a simulated round, with the true answer.
 
     A sum has a total and its mean, both floats. A histogram has a total for each symbol, shape
     (symbols,), the estimated number of users who hold it; its mean is each symbol's share of the
@@ -68,7 +68,7 @@ class Answer:
 
     @property
     def distribution(self) -> BinDistribution | None:
-        """Quantiles and ranges of bins with intervals, or None.
+        """Quantiles and ranges of bins, with intervals.
 
         None if the mechanism states no error for them, or if the estimator is not the inverted one.
         """
@@ -128,7 +128,7 @@ class Answer:
         return self.true_total / self.users
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys of `shuffledp simulate --format json`, those of `demo` where it has them.
+        """The JSON object of `shuffledp simulate --format json`, with keys as `demo` has them.
 
         Arrays for a histogram.
         """
@@ -149,7 +149,7 @@ class Answer:
         }
 
     def to_pandas(self) -> Any:
-        """One row for a sum, one for each symbol of a histogram.
+        """One row for a sum, or one for each symbol of a histogram.
 
         Raises `NotInstalledError` without pandas.
         """
@@ -164,7 +164,7 @@ class Answer:
         )
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws the estimate with its interval beside the truth; on new axes where none are given.
+        """Plot the estimate with its interval and the truth; on new axes if none are given.
 
         Raises:
             NotInstalledError: without matplotlib, the extra `plot`.
@@ -219,7 +219,7 @@ def simulate(
     allow_fewer: bool = False,
     nodes: int = 1,
 ) -> Answer:
-    """The answer of one round in which every user and every node follows the protocol.
+    """Simulate the answer of one round in which every user and node follows the protocol.
 
     A plan certifies its ε for a number of honest users. All simulated users are honest, so at least
     as many are needed: fewer have a weaker guarantee.
@@ -279,7 +279,7 @@ def simulate(
 
 
 def _counts(spec: Mechanism, values: Integers, seed: int | None) -> Integers:
-    """Number of reports of each kind, added up over blocks of users to bound the memory."""
+    """Counts of all reports, added up over blocks of users to bound the memory."""
     rng = None if seed is None else np.random.default_rng(seed)
     arrays = RandomArrays() if rng is None else RandomArrays(rng.bytes)
     total = np.zeros(0, dtype=np.int64)
@@ -296,20 +296,20 @@ def _counts(spec: Mechanism, values: Integers, seed: int | None) -> Integers:
 
 
 def _noisy_nodes(spec: Mechanism, nodes: int) -> int:
-    """Nodes that add dummies; `UsageError` for none where the mechanism's noise comes from them."""
+    """Number of nodes that add dummies; `UsageError` for 0 if the noise comes from nodes."""
     if whole_number("nodes", nodes) < 1:
         raise UsageError(f"nodes must be at least 1, not {nodes}")
     return nodes if spec.dummies_per_node else 0
 
 
 def check_seed(seed: int | None) -> None:
-    """`UsageError` for a seed that is not a whole number from 0 up."""
+    """Raise `UsageError` unless the seed is a whole number of at least 0, or None."""
     if seed is not None and whole_number("seed", seed) < 0:
         raise UsageError(f"seed must be a whole number from 0, not {seed}")
 
 
 def _check_enough(plan: Plan, users: int) -> None:
-    """`UsageError` for fewer users than the plan's guarantee needs: its ε would not be theirs."""
+    """Raise `UsageError` for fewer users than the plan's guarantee needs."""
     if users < plan.setting.honest:
         raise UsageError(
             f"{users:,} values are fewer than the {plan.setting.honest:,} honest users whose "

@@ -20,14 +20,14 @@ MOST_ROWS: Final = 200
 
 
 def amount(totals: FieldTotals, number: float) -> str:
-    """A sum with its unit, in as many digits as its error allows."""
+    """Format a sum with its unit, with as many digits as its error justifies."""
     spread = max((group.standard_error for group in totals.groups), default=0.0)
     digits = 0 if spread >= 10 else 2 - math.floor(math.log10(spread)) if spread > 0 else 2
     return f"{number:,.{min(max(digits, 0), 9)}f} {totals.unit}".rstrip()
 
 
 def in_a_sentence(totals: FieldTotals) -> str:
-    """The sum, or the largest one of the groups, with its interval, as HTML."""
+    """The sum, or the largest of the groups' sums, with its interval, as HTML."""
     group = max(totals.groups, key=lambda total: total.value)
     numbers = (group.value, group.low, group.high)
     value, low, high = (as_html(amount(totals, number)) for number in numbers)
@@ -41,7 +41,7 @@ def in_a_sentence(totals: FieldTotals) -> str:
 
 
 def html_table(totals: FieldTotals) -> Iterator[str]:
-    """The sums of the groups; nothing without groups."""
+    """The groups' sums as HTML; empty without groups."""
     if len(totals.groups) < 2:
         return
     headings = ["group", "sum", "95% interval"]
@@ -78,7 +78,7 @@ def _row(totals: FieldTotals, group: TotalEstimate) -> Iterator[str]:
 
 
 def shown_amounts(totals: FieldTotals, wording: QuestionWording | None) -> list[str]:
-    """The amounts of the symbols up to twice the cut, beyond which nothing counts."""
+    """The amounts of the symbols up to twice the cut; larger ones do not count."""
     if wording is None or wording.sum_axis is None:
         return []
     symbols = wording.axes[wording.sum_axis].symbols

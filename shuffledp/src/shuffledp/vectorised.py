@@ -1,4 +1,4 @@
-"""The laws of the clients' samplers for arrays of users, by numpy: only for simulations.
+"""The laws of the clients' samplers for arrays of users, by numpy; only for simulations.
 
 Same laws as `shuffledp_core.sampling.randomisers`, but in doubles and from a pseudo-random
 generator: fast and repeatable, not exact to the last bit, and no source of privacy. A mechanism
@@ -34,7 +34,7 @@ Integers = NDArray[np.int64]
 
 @singledispatch
 def randomise_all(spec: Mechanism, values: Integers, generator: np.random.Generator) -> Integers:
-    """The randomised answers of all users, of the same shape as `values`.
+    """Draw the randomised answers of all users, with the shape of `values`.
 
     Args:
         spec: the mechanism.
@@ -58,14 +58,14 @@ def _(spec: KRRHistogram, values: Integers, generator: np.random.Generator) -> I
 
 @randomise_all.register
 def _(spec: DummyHistogram, values: Integers, generator: np.random.Generator) -> Integers:
-    """The values themselves: dummies are drawn beside them, in `Spec.count_sent`."""
+    """The values themselves: `Spec.count_sent` draws the dummies."""
     del spec, generator
     return values.copy()
 
 
 @randomise_all.register
 def _(spec: HadamardHistogram, values: Integers, generator: np.random.Generator) -> Integers:
-    """A uniform index, corrected at one bit of the row if it must lie in the value's half."""
+    """A uniform index, with one bit corrected if it must lie in the half of the value."""
     blanket = generator.random(values.shape) < float(spec.blanket)
     index = generator.integers(spec.alphabet, size=values.shape)
     row = values + 1
@@ -75,7 +75,7 @@ def _(spec: HadamardHistogram, values: Integers, generator: np.random.Generator)
 
 @randomise_all.register
 def _(spec: RapporHistogram, values: Integers, generator: np.random.Generator) -> Integers:
-    """Bit by bit: of users who were never asked before only p* and q* matter."""
+    """One bit at a time; without a permanent response, a report depends only on p* and q*."""
     low, high = (float(chance) for chance in spec.report_chances)
     answers = np.zeros(values.shape, dtype=np.int64)
     for symbol in range(spec.symbols):
@@ -111,7 +111,7 @@ def _(spec: RRShuffle, values: Integers, generator: np.random.Generator) -> Inte
 
 @randomise_all.register
 def _(spec: GeoShuffle, values: Integers, generator: np.random.Generator) -> Integers:
-    """Discrete Laplace noise is the difference of two geometric numbers."""
+    """The value plus discrete Laplace noise, a difference of two geometric numbers, clamped."""
     success = -np.expm1(-float(spec.epsilon_geo))
     # numpy's geometric numbers begin at 1, not 0; in the difference that goes away.
     noise = generator.geometric(success, values.shape) - generator.geometric(success, values.shape)

@@ -1,4 +1,4 @@
-"""Verification of certificates on disk: signature, validity period, and every number recomputed."""
+"""Verification of certificates on disk: signature, validity period, and recomputed numbers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from shuffledp_privacy.rechecking import recheck
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The keys to trust: a roster with its root key, or only the accountant's key (hex)."""
+    """Keys to trust: a roster with its root key, or only the accountant's key (hex)."""
 
     roster: Path | None = None
     root_key: str | None = None
@@ -64,7 +64,7 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCertificate:
-    """A certificate whose signature and numbers were checked, and the checks in words.
+    """A certificate with verified signature and numbers, and the checks in words.
 
     Attributes:
         title: where it was found, and its stage.
@@ -114,7 +114,7 @@ class CheckedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys that documents are checked with.
+    """The keys with which documents are verified.
 
     A roster knows all parties, a bare key only the accountant.
 
@@ -127,7 +127,7 @@ class Keys:
     named: bool
 
     def certificate(self, signed: Signed) -> Certificate:
-        """The certificate, if the accountant signed it. Raises `DocumentError`s as `verify`."""
+        """The certificate, after verifying the accountant's signature. Errors as `verify`."""
         if self.roster is None:
             # A bare key knows no names: the signer may call itself anything.
             return verify_signed(signed, Certificate, signed.signer, self.accountant)
@@ -142,11 +142,11 @@ class Keys:
         return claimed
 
     def by(self, role: str, signed: Signed, model: type[DocumentT]) -> DocumentT:
-        """Verify a document of the one party with that role; needs the roster."""
+        """Verify a document of the only party with this role; needs the roster."""
         return verify_from(self._roster(signed).only(role), signed, model)
 
     def by_node(self, signed: Signed, model: type[DocumentT]) -> DocumentT:
-        """Verify a document of the node that it names as its signer; needs the roster."""
+        """Verify a document of the node that is named as its signer; needs the roster."""
         node: Party = self._roster(signed).party(signed.signer)
         # Every party of the roster can sign: the analyst's or the accountant's word must not pass
         # for a node's.
@@ -166,7 +166,7 @@ class Keys:
 
 
 def trusted_keys(file: Path, trust: Trust) -> Keys:
-    """The keys to check `file` with.
+    """The keys with which to verify `file`.
 
     Raises:
         UsageError: both kinds of trust are named.
@@ -206,7 +206,7 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
 
 
 def _named_root(named: str) -> str:
-    """The root key as named: in hex, or as a file that holds it."""
+    """The root key, given in hex or as a file that contains it."""
     return named if re.fullmatch(r"[0-9A-Fa-f]*", named) else _key_in(Path(named))
 
 
@@ -223,7 +223,7 @@ def verify(
     now: float | None = None,
     patient: bool = False,
 ) -> tuple[CheckedCertificate, ...]:
-    """Checks every certificate in a file: signature, period, and every number computed again.
+    """Verify every certificate in a file: signature, period, and every number recomputed.
 
     1. The file is a signed document, or an announcement.
     2. Its signature holds, and that of every certificate inside.
@@ -280,7 +280,7 @@ def verify(
 
 
 def check_beside(folder: Path, result: Result, roster: Roster) -> CosignedCheckpoint | None:
-    """Check the documents next to a verified result where they are present.
+    """Check the documents in the folder of a verified result, if there are any.
 
     Readers assume that documents next to a verified result are verified, too.
 
@@ -353,7 +353,7 @@ def _as_hex(key: str | bytes | None) -> str | None:
 
 
 def check_signed(signed: Signed, roster: Roster) -> tuple[CheckedCertificate, ...]:
-    """Checks every certificate in a document that is in memory, as `verify` does from step 2 on."""
+    """Check every certificate in a document in memory, as `verify` does from step 2 on."""
     accountant = bytes.fromhex(roster.accountant.identity_key)
     keys = Keys(
         roster,
@@ -375,7 +375,7 @@ def _certificates(data: bytes, keys: Keys) -> Iterator[tuple[str, Certificate]]:
 
 
 def _announced_manifest(data: bytes, keys: Keys, refusal: MalformedDocumentError) -> Signed:
-    """The manifest of an announcement whose countersignatures hold.
+    """The manifest of an announcement, after verifying its countersignatures.
 
     `refusal` is raised for anything else.
     """
@@ -430,7 +430,7 @@ def _inside(signed: Signed, keys: Keys) -> Iterator[tuple[str, Certificate]]:
 
 
 def _check_honest(result: Result, keys: Keys) -> None:
-    """The final certificate counts on no more honest reports than the plan and the losses leave."""
+    """Check that a final certificate counts on no more honest reports than it may."""
     if result.plan_certificate is None or result.final_certificate is None:
         return
     plan = keys.certificate(result.plan_certificate)

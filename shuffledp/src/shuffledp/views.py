@@ -1,4 +1,4 @@
-"""Views of a guarantee: Rényi divergence, trade-off function, groups of reports, sampled users.
+"""Views of a guarantee: Rényi divergence, trade-off function, groups of reports, subsampling.
 
 Pure.
 
@@ -44,7 +44,7 @@ FALSE_POSITIVES: Final = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A plan's guarantee restated: single numbers, and columns of equal length.
+    """A plan's guarantee in another form: single numbers, and columns of equal length.
 
     Attributes:
         plan: what was asked.
@@ -72,7 +72,7 @@ class View:
         return {"name": self.name, **self.numbers, **points, "basis": list(self.basis)}
 
     def to_pandas(self) -> Any:
-        """The columns, or one row with the numbers where there are none.
+        """The columns; without columns, one row with the single numbers.
 
         Raises `NotInstalledError` without pandas.
         """
@@ -114,7 +114,7 @@ def renyi(
     *,
     rounds: int | None = None,
 ) -> View:
-    """Upper bound of the Rényi divergence (RDP) of neighbouring datasets by order, in nats.
+    """Upper bound of the Rényi divergence (RDP) between neighbouring datasets, by order, in nats.
 
     Over all rounds.
 
@@ -230,7 +230,7 @@ def _remembered_line(plan: Plan) -> tuple[str, ...]:
 
 
 def _mu_attained(plan: Plan, table: DeltaCurve) -> float:
-    """The largest μ that a single point of the curve requires.
+    """The largest μ that some single point of the curve requires.
 
     It is computed for one round; several rounds need at least as much.
     """
@@ -253,7 +253,7 @@ def group(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> View:
-    """ε at δ of a user who sends several reports in one round: all of them may change.
+    """ε at δ if a user sends several reports in one round, all of which may change.
 
     Never below the truth.
 
@@ -301,7 +301,7 @@ def subsampled(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> View:
-    """ε at δ where each round is run on a random subset of fixed size of the people.
+    """ε at δ if each round runs on a random subset of fixed size of the people.
 
     Never below the truth.
 
@@ -351,7 +351,7 @@ def shuffled_plan(
     *,
     corrupt: bool = False,
 ) -> Plan:
-    """Combine the arguments of a view into the plan that it restates.
+    """Combine the arguments of a view into the plan whose guarantee it restates.
 
     `UsageError` for a plan without an honest node, unless `corrupt`.
     """

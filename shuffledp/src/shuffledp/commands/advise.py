@@ -1,4 +1,4 @@
-"""`shuffledp advise`: which mechanism for a target."""
+"""`shuffledp advise`: compare and recommend mechanisms for a target."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _look_ahead(
     plot: Path | None,
     output: OutputFormat,
 ) -> bool:
-    """Print what the plans for a question give; False for those that mechanisms compete for."""
+    """Print the outlook of a question's plans; return False if mechanisms are to be compared."""
     from shuffledp.commands.questions import setting_of
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.outlooks import DrawnOutlook
@@ -143,7 +143,7 @@ def _look_ahead(
 
 
 def describe(wording: QuestionWording) -> str:
-    """The question's cells in a line."""
+    """Describe the question's cells in one line."""
     if wording.is_open:
         cells = f"{len(wording.columns)} columns of {wording.columns[0]:,} cells"
         return f"{wording.text} (any text, hashed into {cells})"
@@ -153,7 +153,7 @@ def describe(wording: QuestionWording) -> str:
 
 
 def _answer(comparison: Comparison) -> Iterator[RenderableType]:
-    """A table and recommendation for each kind of answer, then what they mean."""
+    """For each kind of answer a table and a recommendation, then notes on the columns."""
     for recommendation in comparison.recommendations:
         yield _table(comparison, recommendation)
         yield f"Take [bold cyan]{recommendation.choice.kind}[/bold cyan]: {recommendation.reason}."
@@ -201,7 +201,7 @@ def _table(comparison: Comparison, recommendation: Recommendation) -> Table:
 
 
 def _notes(comparison: Comparison) -> Table:
-    """Explains the columns, and lists each mechanism's exact parameters."""
+    """Explain the table's columns, and list each mechanism's exact parameters."""
     from rich.table import Table
 
     from shuffledp.plans import exact

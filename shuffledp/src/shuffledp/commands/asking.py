@@ -1,4 +1,4 @@
-"""From a mechanism's own options to a question about it: for every mechanism that is installed.
+"""Builds a plan from a mechanism's own options, for every installed mechanism.
 
 A mechanism without a function here gets one option for each field of its spec, its exact
 parameters. Importing this costs no numerics.
@@ -101,7 +101,7 @@ _WORDS: Final = {"symbols": "k, symbols of the histogram.", "max_value": "k: val
 
 
 def ask(kind: str, scenario: Scenario, **parameters: Any) -> Plan:
-    """The checked question about a mechanism with these parameters, as its options read them.
+    """The checked plan of a mechanism with these parameters, as its options parse them.
 
     Raises:
         UsageError: a value is outside its range; the message names both.
@@ -116,7 +116,7 @@ def ask(kind: str, scenario: Scenario, **parameters: Any) -> Plan:
 
 
 def options_of(kind: str) -> list[Parameter]:
-    """The mechanism's own options, as keyword parameters that typer reads."""
+    """The mechanism's own options, as keyword parameters for typer."""
     if kind in _OWN:
         hints = get_type_hints(_OWN[kind], {**globals(), "Plan": object}, include_extras=True)
         return [

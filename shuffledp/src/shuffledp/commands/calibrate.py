@@ -1,4 +1,4 @@
-"""`shuffledp calibrate MECHANISM`: the least noise that keeps a target."""
+"""`shuffledp calibrate MECHANISM`: find the least noise that meets a target."""
 
 from __future__ import annotations
 

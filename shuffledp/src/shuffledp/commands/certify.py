@@ -1,4 +1,4 @@
-"""`shuffledp certify MECHANISM`: upper and lower bound of ε for given parameters."""
+"""`shuffledp certify MECHANISM`: upper and lower bounds of ε for given parameters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ certify_app = typer.Typer(
 
 @dataclass(frozen=True, slots=True)
 class WithoutDistance(Scenario):
-    """Scenario options for a mechanism whose values have no distance."""
+    """Options of a scenario whose values have no distance."""
 
     adjacency: Adjacency = field(default=Adjacency.STANDARD, init=False)
     max_distance: int | None = field(default=None, init=False)
@@ -41,7 +41,7 @@ class WithoutDistance(Scenario):
 
 @dataclass(frozen=True, slots=True)
 class LocalModel(Scenario):
-    """The setting of a mechanism without a shuffle: other users do not matter."""
+    """Options of a scenario without a shuffle, in which other users do not matter."""
 
     delta: Delta = 0.0
     honest: int | None = field(default=None, init=False)

@@ -1,4 +1,4 @@
-"""`shuffledp compose FILE..`: what several rounds on the same people leak together."""
+"""`shuffledp compose FILE..`: the joint guarantee of several rounds with the same people."""
 
 from __future__ import annotations
 

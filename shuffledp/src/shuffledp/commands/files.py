@@ -24,7 +24,7 @@ from shuffledp_privacy.bounds import Setting
 
 
 def plan_in(file: Path, *, roster: Path | None, root_key: str | None, key: str | None) -> Plan:
-    """The plan that a file holds; of a result, that of its final certificate.
+    """The plan in a file; in a result, the plan of its final certificate.
 
     A signed document is checked as `shuffledp verify` does. An answer is unsigned: only its
     parameters are read, and every number is computed again.
@@ -42,7 +42,7 @@ def plan_in(file: Path, *, roster: Path | None, root_key: str | None, key: str |
 
 
 def _answer(data: bytes) -> dict[str, Any] | None:
-    """The unsigned JSON answer of a command; None for anything else."""
+    """The unsigned JSON output of a command; None if the data is anything else."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -67,7 +67,7 @@ def _plan_of_answer(answer: dict[str, Any], file: Path) -> Plan:
 
 
 def spread_times(files: Sequence[Path], times: Sequence[int]) -> list[int]:
-    """Multiplicity of each file; one number is for all of them.
+    """Number of repetitions of each file; a single number applies to all files.
 
     Raises:
         UsageError: other than one number, or one for each file.
@@ -81,7 +81,7 @@ def spread_times(files: Sequence[Path], times: Sequence[int]) -> list[int]:
 
 
 def repeat_plans(plans: Sequence[Plan], times: Sequence[int]) -> list[Plan]:
-    """Each plan with its number of rounds multiplied. Raises `UsageError` for one out of range."""
+    """Multiply each plan's number of rounds. Raises `UsageError` if it gets out of range."""
     return [
         replace(plan, rounds=plan.rounds * count) for plan, count in zip(plans, times, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""The options that the accounting commands share, and how their texts become values."""
+"""Options that the accounting commands share, and the conversion of their texts to values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DECIMAL: Final = re.compile(
 
 
 def decimal(text: str | Fraction) -> Fraction:
-    """The exact rational that a decimal such as 0.1 or a ratio such as 1/3 names."""
+    """Parse a decimal such as 0.1 or a ratio such as 1/3 as an exact rational."""
     if isinstance(text, Fraction):
         return text
     if not _DECIMAL.fullmatch(text.strip()):
@@ -61,7 +61,7 @@ Mixing = Annotated[
 
 
 def mechanism_kind(text: str) -> str:
-    """The name of a registered mechanism."""
+    """Parse the name of a registered mechanism."""
     if text not in MECHANISMS:
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(MECHANISMS)}")
     return text
@@ -88,7 +88,7 @@ OptionalMechanism = Annotated[
 
 
 class NamedCommands(TyperGroup):
-    """A group of commands that refuses an unknown name in one line, and says which there are."""
+    """A group whose error for an unknown command is one line with the valid names."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See `click.Group.resolve_command`; raises `UsageError` for an unknown name."""
@@ -100,7 +100,7 @@ class NamedCommands(TyperGroup):
 
 
 def parse_integer(text: str | int) -> int:
-    """A whole number; the refusal names what was typed."""
+    """Parse a whole number; the error names the typed text."""
     try:
         return int(text)
     except ValueError as error:
@@ -108,14 +108,14 @@ def parse_integer(text: str | int) -> int:
 
 
 def parse_integers(text: str | tuple[int, ...]) -> tuple[int, ...]:
-    """Whole numbers separated by commas; the refusal names what was typed."""
+    """Parse whole numbers separated by commas; the error names the typed text."""
     if isinstance(text, tuple):
         return text
     return tuple(parse_integer(part.strip()) for part in text.split(","))
 
 
 def real(text: str | float) -> float:
-    """A number; the refusal names what was typed. Its range is checked where it is used."""
+    """Parse a number; the error names the typed text. The range is checked later."""
     try:
         return float(text)
     except ValueError as error:
@@ -237,7 +237,7 @@ MaxMessages = Annotated[int | None, _integer_option("Most messages per user acce
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The options that every question shares, as they were typed; checked in `questions`."""
+    """Options that all questions share, as typed; `questions` checks them."""
 
     users: Users
     delta: Delta
@@ -251,7 +251,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """Output format and picture of an answer."""
+    """Output format and plot of an answer."""
 
     output: Format = OutputFormat.TEXT
     plot: Plot = None
@@ -274,7 +274,7 @@ class ViewName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OtherWords:
-    """The options of `--view`, which restates a guarantee, as they were typed."""
+    """Options of `--view`, which restates a guarantee, as typed."""
 
     view: Annotated[
         ViewName | None,
@@ -301,7 +301,7 @@ class OtherWords:
     ] = None
 
     def distances(self) -> list[int]:
-        """The numbers of `changes`; `UsageError` for anything else."""
+        """Parse the numbers in `changes`; `UsageError` for anything else."""
         try:
             return [int(part) for part in (self.changes or "").split(",")]
         except ValueError as error:
@@ -321,7 +321,7 @@ class OtherWords:
 
 
 def spread(command: Callable[..., None], *first: Parameter) -> Callable[..., None]:
-    """The command with options in place of dataclass parameters, one for each field.
+    """The command with one option for each field of its dataclass parameters.
 
     A field's annotation says how its option is read and explained, its default what holds without
     it; a field with `init=False` is no option. Options that are only known as parameters come

@@ -1,4 +1,4 @@
-"""From options to a checked question: an exact mechanism, a setting, and who is corrupt. Pure."""
+"""Builds checked plans from options: exact mechanism, setting, and corrupt nodes. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SpecT = TypeVar("SpecT")
 
 
 def build_spec(build: Callable[[], SpecT]) -> SpecT:
-    """The spec, its refusals turned into `UsageError`."""
+    """Build a spec, with its errors turned into `UsageError`."""
     try:
         return build()
     except (ValueError, TypeError) as error:
@@ -48,7 +48,7 @@ def question(
     notes: tuple[str, ...] = (),
     asked: tuple[tuple[str, ParameterValue], ...] = (),
 ) -> Plan:
-    """The checked question about a spec.
+    """The checked plan for a spec.
 
     Raises:
         UsageError: a value is outside its range; the message names both.
@@ -73,13 +73,13 @@ def setting_of(scenario: Scenario, domain: int | None) -> Setting:
 
 
 def check_finite(name: str, value: float) -> None:
-    """`UsageError` unless the value is a finite number above 0."""
+    """Raise `UsageError` unless the value is a finite number above 0."""
     if not (math.isfinite(value) and value > 0):
         raise UsageError(f"{name} must be a finite number above 0, not {value}")
 
 
 def krr_histogram(symbols: int, epsilon0: float) -> tuple[KRRHistogram, tuple[str, ...]]:
-    """The spec with local parameter at most `epsilon0` (nats), and how its blanket was rounded."""
+    """k-RR with local ε of at most `epsilon0` (nats), and a note on how the blanket was rounded."""
     check_finite("epsilon0", epsilon0)
     blanket = epsilon0_to_blanket(epsilon0, symbols)
     spec = build_spec(lambda: KRRHistogram(symbols=symbols, blanket=blanket))
@@ -93,7 +93,7 @@ def krr_histogram(symbols: int, epsilon0: float) -> tuple[KRRHistogram, tuple[st
 def krr_question(
     symbols: int, epsilon0: float | None, blanket: Fraction | None, scenario: Scenario
 ) -> Plan:
-    """The checked question about k-ary randomised response, given either ε0 or its exact blanket.
+    """The checked plan of k-ary randomised response, from either ε0 or an exact blanket.
 
     Raises:
         UsageError: neither or both are given, or a value is outside its range.
@@ -111,7 +111,7 @@ def krr_question(
 
 
 def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser | LocalMatrix:
-    """Any randomiser with that local parameter, or the one whose chances the file holds.
+    """Any randomiser with this local ε, or the one whose probabilities are in the file.
 
     Raises:
         UsageError: neither or both are named, or the file is no matrix of chances.
@@ -133,31 +133,31 @@ def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser
 
 
 def one_bit_local(epsilon0: float, max_value: int) -> OneBitMean:
-    """Build the mechanism's spec from its options; `UsageError` for wrong ones."""
+    """Build the one-bit mean of the local model from its options; `UsageError` for wrong ones."""
     check_finite("epsilon0", epsilon0)
     return OneBitMean(epsilon0, max_value)
 
 
 def laplace_mean(epsilon0: float, max_value: int) -> LaplaceMean:
-    """Build the mechanism's spec from its options; `UsageError` for wrong ones."""
+    """Build the Laplace mean of the local model from its options; `UsageError` for wrong ones."""
     check_finite("epsilon0", epsilon0)
     return LaplaceMean(epsilon0, max_value)
 
 
 def rr_shuffle(max_value: int, randomise: Fraction) -> RRShuffle:
-    """Build the mechanism's spec from its options; `UsageError` for wrong ones."""
+    """Build rr-shuffle from its options; `UsageError` for wrong ones."""
     return build_spec(lambda: RRShuffle(max_value=max_value, randomise=randomise))
 
 
 def geo_shuffle(max_value: int, epsilon_geo: Fraction, padding: int) -> GeoShuffle:
-    """Build the mechanism's spec from its options; `UsageError` for wrong ones."""
+    """Build geo-shuffle from its options; `UsageError` for wrong ones."""
     return build_spec(
         lambda: GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding)
     )
 
 
 def sgdl_shuffle(max_value: int, noise_epsilon: Fraction, shares: int, padding: int) -> SGDLShuffle:
-    """Build the mechanism's spec from its options; `UsageError` for wrong ones."""
+    """Build sgdl-shuffle from its options; `UsageError` for wrong ones."""
     return build_spec(
         lambda: SGDLShuffle(
             max_value=max_value, noise_epsilon=noise_epsilon, shares=shares, padding=padding
@@ -168,7 +168,7 @@ def sgdl_shuffle(max_value: int, noise_epsilon: Fraction, shares: int, padding: 
 def geo_question(
     max_value: int, epsilon_geo: Fraction, padding: int | None, scenario: Scenario
 ) -> Plan:
-    """The question about geo-shuffle; without a padding, the least sound one."""
+    """The plan of geo-shuffle; by default with the least sound padding."""
     draft = question(geo_shuffle(max_value, epsilon_geo, padding or 0), scenario)
     if padding is not None:
         return draft
@@ -216,7 +216,7 @@ def split_question(
     mixing: tuple[int | None, int | None],
     scenario: Scenario,
 ) -> Plan:
-    """The question about split-mix; without shares, the honest users.
+    """The plan of split-mix; by default with as many shares as honest users.
 
     Without modulus or pieces, the least sound.
     """

@@ -1,4 +1,4 @@
-"""A plan's guarantee on its way to the screen: computed, drawn if asked, printed."""
+"""Computes a plan's guarantee, and prints or plots it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def respond(plan: Plan, view: Presentation, other: OtherWords | None = None) -> None:
-    """Print the plan's guarantee, after drawing it if a file is named, and its views if asked.
+    """Print the plan's guarantee and requested views, after plotting it if a file is named.
 
 
 
@@ -84,12 +84,12 @@ def _of_papers(plan: Plan, other: OtherWords) -> View:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value; never NaN or infinity."""
+    """Print one JSON value; NaN and infinity are errors."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_rich(*items: RenderableType) -> None:
-    """Tables and text for people."""
+    """Print tables and text for people."""
     from rich.console import Console
 
     console = Console()

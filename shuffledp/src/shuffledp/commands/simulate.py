@@ -1,4 +1,4 @@
-"""`shuffledp simulate`: a round's answer from a column of a file, without nodes or network."""
+"""`shuffledp simulate`: a round's answer to a column of a file, without nodes or network."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def simulate(
 
 
 def _distribution(answer: Answer, wording: QuestionWording | None) -> BinDistribution | None:
-    """Quantiles, those of an answer to a question without its others."""
+    """Quantiles of an answer, without the others of its question; None if there are none."""
     from dataclasses import replace
 
     distribution = answer.distribution
@@ -221,7 +221,7 @@ def _question_entries(
 def _render(
     answer: Answer, wording: QuestionWording | None, capped: int, open_list: OpenListAnswer | None
 ) -> Iterator[RenderableType]:
-    """The answer as a cross table with its remarks, if the question has several fields."""
+    """Tables and remarks of an answer; a cross table if the question has several fields."""
     from rich.text import Text
 
     from shuffledp import map_page, open_lists, total_page

@@ -1,4 +1,4 @@
-"""Answers as tables that a person understands."""
+"""Answers as tables for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def answer_tables(guarantee: Guarantee) -> tuple[RenderableType, ...]:
-    """The answer's tables: both bounds, published value, ε_L, error, messages and basis."""
+    """Tables of a guarantee: both bounds, published value, ε_L, error, messages and basis."""
     plan = guarantee.plan
     settings = ", ".join(f"{name} = {value}" for name, value in plan.parameters.items())
     table = rows_table(f"[bold]{plan.kind}[/bold]: {escape(settings)}")
@@ -45,7 +45,7 @@ def rows_table(
 
 
 def basis_of(lines: Iterable[str]) -> tuple[RenderableType, RenderableType]:
-    """List what a number rests on, under a heading."""
+    """A heading, and the list of what a number rests on."""
     reasons = Table.grid(padding=(0, 1))
     for line in lines:
         reasons.add_row("-", escape(line))
@@ -53,7 +53,7 @@ def basis_of(lines: Iterable[str]) -> tuple[RenderableType, RenderableType]:
 
 
 def view_tables(view: View) -> tuple[RenderableType, ...]:
-    """The tables of a view: its numbers, its points, and what they rest on."""
+    """The tables of a view: numbers, points, and basis."""
     table = rows_table(f"[bold]{view.name}[/bold]", view.rows())
     return table, *(f"- {escape(line)}" for line in view.basis)
 

@@ -1,4 +1,4 @@
-"""From options to a target (ε, δ), and to the mechanisms that keep it. Pure."""
+"""Builds targets (ε, δ) from options, and finds the mechanisms that meet them. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SearchLimits:
 
 
 def setting_for(scenario: Scenario, sizes: Sizes, epsilon: float) -> Setting:
-    """The checked setting of a target.
+    """The checked setting of the target in the options.
 
     Raises:
         UsageError: a value is outside its range, or the domain is not named.
@@ -50,7 +50,7 @@ def calibrate_plan(
     epsilon: float,
     epsilon_local: float | None = None,
 ) -> Plan:
-    """The plan whose mechanism has the least error under the target.
+    """The plan whose mechanism has the least error at the target.
 
     Raises:
         UsageError: for an unknown mechanism or a value outside its range.
@@ -82,7 +82,7 @@ def calibrate_plan(
 def compare_mechanisms(
     scenario: Scenario, sizes: Sizes, epsilon: float, limits: SearchLimits
 ) -> Comparison:
-    """The target and every mechanism that keeps it and the limits, fewest messages first.
+    """Every mechanism that meets the target and the limits, fewest messages first.
 
     Raises:
         UsageError: a value is outside its range.
