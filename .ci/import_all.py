@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """The package is the first argument. Migration scripts are run by alembic, not imported."""
+    """Import all modules of the package named by the first argument, except migration scripts."""
     package = importlib.import_module(sys.argv[1])
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if ".migrations." not in module.name:

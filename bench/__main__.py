@@ -44,7 +44,7 @@ PARTS = {
 
 
 def main() -> None:
-    """Runs the parts named on the command line, or all."""
+    """Run the benchmarks named on the command line, or all."""
     names = sys.argv[1:] or list(PARTS)
     unknown = [name for name in names if name not in PARTS]
     if unknown:

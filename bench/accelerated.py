@@ -40,7 +40,7 @@ def _without() -> Iterator[None]:
 
 
 def run() -> None:
-    """Prints the ratios; one thread, medians of interleaved turns."""
+    """Print the ratios, measured with one thread as medians of interleaved turns."""
     suite = SealedBox()
     private, public = suite.generate()
     plain = [os.urandom(WIDTH) for _ in range(BOXES)]

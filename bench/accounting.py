@@ -44,7 +44,7 @@ def _krr(symbols: int) -> KRRHistogram:
 
 
 def _seconds(work: Callable[[], object], times: int = 3) -> float:
-    """Median wall-clock seconds; our caches are cleared before every run."""
+    """Median wall-clock seconds of `work`, with this project's caches cleared before every run."""
     spent = []
     for _ in range(times):
         _forget()
@@ -107,7 +107,7 @@ def certificates() -> None:
 
 
 def against_the_plain_formula() -> None:
-    """Print the time of one δ by plain summation relative to our certified and attained ε."""
+    """Print the time of one δ by plain summation, relative to certified and attained ε."""
     honest = 10**4
     setting = Setting(honest, honest)
     for name, plain, ours in (
@@ -220,7 +220,7 @@ def commands() -> None:
 
 
 def run() -> None:
-    """All of the above."""
+    """Run all benchmarks of this module."""
     certificates()
     against_the_plain_formula()
     against_small_rounds()

@@ -37,7 +37,7 @@ TURNS = 3
 
 
 def _bare(spec: Mechanism, dataset: Dataset) -> NDArray[np.int64]:
-    """One task in a worker: the counts of `PIECE` trials."""
+    """One task in a worker with numpy's sampler: the counts of `PIECE` trials."""
     values = np.broadcast_to(np.array(dataset, dtype=np.int64), (PIECE, len(dataset)))
     generator = np.random.default_rng()
     answers = randomise_all(spec, values, generator)
@@ -45,7 +45,7 @@ def _bare(spec: Mechanism, dataset: Dataset) -> NDArray[np.int64]:
 
 
 def _rate(work: Callable[[], object], trials: int) -> float:
-    """Trials on both datasets together, a second."""
+    """Trials per second, on both datasets together."""
     began = time.perf_counter()
     work()
     return 2 * trials / (time.perf_counter() - began)
@@ -79,7 +79,7 @@ def compare(name: str, plan: Plan, pool: ProcessPoolExecutor) -> None:
 
 
 def run() -> None:
-    """A histogram and a sum."""
+    """Compare the rates for a histogram and for a sum."""
     print(
         f"  trials a second, {USERS} users a trial, {WORKERS} processes; medians of {TURNS} turns"
     )

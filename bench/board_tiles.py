@@ -1,4 +1,4 @@
-"""Bytes that a device fetches to find its message, and what making the tiles costs (docs/tiles.md).
+"""Bytes that a device fetches to find its message, and the cost of making tiles (docs/tiles.md).
 
 One row for each board of 10^4 to 10^7 messages, and one for 10^8 from the law of the tiles' sizes.
 """
@@ -22,7 +22,7 @@ READS: Final = 20
 
 
 def measure(messages: int) -> list[str]:
-    """A row: messages, board, tiles, their sizes with proofs, seconds to make, ms to check one."""
+    """A table row: messages, board, tiles, sizes with proofs, seconds to make, ms to check."""
     board = secrets.token_bytes(messages * GEOMETRY.plain_bytes)
     began = time.process_time()
     tiled = TiledBoard.of(board, GEOMETRY)
@@ -47,7 +47,7 @@ def measure(messages: int) -> list[str]:
 
 
 def extrapolate(messages: int) -> list[str]:
-    """A row by the Poisson law of a tile's messages; tiles are larger with probability 10^-9."""
+    """A table row by the Poisson law of messages per tile, exceeded with probability 10^-9."""
     width, bits = GEOMETRY.plain_bytes, tile_bits(messages, GEOMETRY)
     mean, proof = messages / 2**bits, 32 * bits
     largest = proof + width * int(poisson.isf(1e-9 / 2**bits, mean))
@@ -56,7 +56,7 @@ def extrapolate(messages: int) -> list[str]:
 
 
 def run() -> None:
-    """Print the table."""
+    """Print the table of measured and extrapolated boards."""
     print("| messages | board, MB | tiles | mean tile, bytes | largest | s to make | ms to check |")
     print("|---|---|---|---|---|---|---|")
     rows = [measure(10**power) for power in MEASURED]

@@ -27,19 +27,19 @@ TASK_BYTES = 2**26
 
 
 def bare(layer: Layer, packed: bytes) -> PeeledChunk:
-    """Opens onions whose layer is the bytes in front, as `bench.shuffling.OpenOnions` does."""
+    """Open onions whose layer is a plain prefix, as `bench.shuffling.OpenOnions` does."""
     units = np.frombuffer(packed, dtype=np.uint8).reshape(-1, layer.unit_bytes)
     return PeeledChunk(units[:, -layer.geometry.record_bytes(layer.position + 1) :].tobytes(), ())
 
 
 def opened_bare(_: str, job: Job, block: int, packed: Records) -> tuple[Sum | Sealed, ...]:
-    """`tasks.open_block` without public-key work: only the moving of records is measured."""
+    """`tasks.open_block` without public-key work, so that only moving records is measured."""
     summed, groups, buckets = split_block(job, block, packed.tobytes(), bare)
     return (summed, *groups, *buckets)
 
 
 def drive_bare(pipe: Connection, config: EngineConfig, work: ClusterJob | None) -> None:
-    """`driver.drive` with that task."""
+    """`driver.drive` with `opened_bare` instead of the real task."""
     Mixing.opens = staticmethod(
         opened_bare
     )  # in the process that directs the cluster, and ends with it
@@ -115,5 +115,5 @@ def killed(records: int = RECORDS) -> float | None:
 
 
 def run() -> None:
-    """All of the above."""
+    """Run all benchmarks of this module."""
     killed()

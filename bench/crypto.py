@@ -1,4 +1,4 @@
-"""The physical limit: the libraries' bare operations on all cores, in the same processes."""
+"""The speed limit: the libraries' bare operations on all cores, in the same processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUND = "00" * 16
 
 @contextmanager
 def all_cores() -> Iterator[ProcessPoolExecutor]:
-    """One warm process per core."""
+    """Context with one warm process per core."""
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         list(pool.map(_nothing, range(4 * (os.cpu_count() or 1))))
         yield pool
@@ -31,7 +31,7 @@ def _nothing(_: int) -> None:
 
 
 def rate(pool: ProcessPoolExecutor, work: Callable[[int], int], count: int) -> float:
-    """Operations a second when every core does `count` of them with `work(count)`."""
+    """Operations per second if every core does `count` of them with `work(count)`."""
     began = time.perf_counter()
     done = sum(pool.map(work, [count] * (os.cpu_count() or 1)))
     return done / (time.perf_counter() - began)
@@ -46,7 +46,7 @@ def bare_x25519(count: int) -> int:
 
 
 def bare_users(geometry: Geometry, count: int) -> int:
-    """All seals and opens of `count` users, bare: no network, no disk, no Python around."""
+    """All seals and opens of `count` users, without network, disk or other Python code."""
     suite = suite_named(geometry.suite)
     keys = [suite.generate() for _ in range(geometry.hops)]
     messages = [bytes(geometry.plain_bytes)] * geometry.messages_per_user

@@ -43,14 +43,14 @@ def distance(counts: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
 
 
 def trusted_distance(truth: NDArray[np.int64], rng: np.random.Generator) -> float:
-    """Total variation of one map of the trusted party."""
+    """Total variation of one map published by the trusted party."""
     fall = -np.expm1(-EPSILON / 2)
     noise = rng.geometric(fall, truth.size) - rng.geometric(fall, truth.size)
     return distance((truth + noise).astype(np.float64), truth)
 
 
 def describe() -> str:
-    """The map's description, with edges in as many digits as tell the cells apart."""
+    """Describe the map, with edges in as many digits as distinguish the cells."""
     edges = [np.round(lines, 6).tolist() for lines in (PARALLELS, MERIDIANS)]
     return (
         'id = "where-in-san-francisco"\ntext = "Where in San Francisco are you?"\n'
@@ -61,7 +61,7 @@ def describe() -> str:
 
 
 def compare_round(report: Path, rounds: int) -> None:
-    """Print the distance of a simulated people's real round."""
+    """Print the distance between a simulated round's estimate and the truth."""
     answer = json.loads(report.read_text())
     truth = np.array(answer["true_value"], dtype=np.int64)
     of_round = distance(np.array(answer["estimate"], dtype=np.float64), truth)
@@ -75,7 +75,7 @@ def compare_round(report: Path, rounds: int) -> None:
 
 
 def main() -> None:
-    """Print one line for each number of people, or for the round of a report."""
+    """Print one line for each number of people, or for the round in a report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", nargs="?", help="gowalla_sf_box.csv.gz")
     parser.add_argument("--rounds", type=int, default=20)

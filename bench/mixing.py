@@ -95,6 +95,6 @@ def growth() -> None:
 
 
 def run() -> None:
-    """All of the above."""
+    """Run all benchmarks of this module."""
     asyncio.run(peel_ratio())
     growth()

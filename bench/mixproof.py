@@ -30,7 +30,7 @@ NODES, USERS, MESSAGES = 3, 20, 30
 
 @dataclass(frozen=True)
 class PlayedRounds:
-    """Seconds of processor time of one size with one library, by party."""
+    """Processor seconds of rounds of one size with one library, by party."""
 
     plain: Times
     verified: Times
@@ -40,7 +40,7 @@ class PlayedRounds:
 
 
 def run() -> None:
-    """Prints times and ratios of a small round."""
+    """Print times and ratios of a small round."""
     measure(USERS, MESSAGES)
 
 
@@ -69,7 +69,7 @@ def measure(users: int, messages: int) -> None:
 
 @contextmanager
 def without_accelerator() -> Iterator[None]:
-    """libsodium does all work."""
+    """Context in which libsodium does all work."""
     with (
         patch.object(suites, "engine", lambda: None),
         patch.object(batches, "points", lambda: None),
@@ -78,7 +78,7 @@ def without_accelerator() -> Iterator[None]:
 
 
 def play_rounds(users: int, messages: int) -> PlayedRounds:
-    """A plain round, a verified one, and one with a message that fails to decrypt at node 3."""
+    """Play a plain round, a verified one, and one with an undecryptable message at node 3."""
     verified = MixproofRound(geometry_of(messages, verified=True), users)
     honest = verified.play()
     check, _ = verified.verify()
@@ -127,7 +127,7 @@ def print_played(library: str, times: PlayedRounds, messages: int) -> None:
 
 
 def print_lengths(messages: int) -> None:
-    """Bytes on the wire and on the board; verified batches travel with all claims."""
+    """Print bytes on the wire and on the board; verified batches include all claims."""
     plain = geometry_of(messages, verified=False)
     verified = geometry_of(messages, verified=True)
     rows = (

@@ -58,7 +58,7 @@ class Times:
 
     @property
     def round(self) -> float:
-        """Run the whole round."""
+        """Processor seconds of the whole round."""
         return self.clients + sum(self.nodes) + self.analyst + self.blame
 
 
@@ -70,7 +70,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def plain_round(geometry: Geometry, users: int) -> Times:
-    """Seals of `users` users, what each node peels, and what the analyst reads."""
+    """Times of a plain round: sealing by users, peeling by each node, reading by the analyst."""
     suite = suite_named(geometry.suite)
     keys = [suite.generate() for _ in range(geometry.hops)]
     public, content = (
@@ -248,7 +248,7 @@ class MixproofRound:
 
 
 class _Answers:
-    """The nodes before an accuser, who are asked in turn."""
+    """The nodes before an accuser, which are asked in turn."""
 
     def __init__(self, hops: list[Hop]) -> None:
         self._hops = hops

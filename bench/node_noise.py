@@ -1,4 +1,4 @@
-"""Rounds whose noise comes from nodes: what they cost beside the plain histogram, and a large one.
+"""Cost of rounds with noise of nodes relative to the plain histogram, and a large round.
 
 `python -m bench.node_noise --people 1000000` plays the large round alone, at that size.
 """
@@ -49,7 +49,7 @@ def _plan(system: LocalSystem, mechanism: str, people: int, symbols: int) -> Rou
 
 
 def _processes(system: LocalSystem) -> tuple[set[int], set[int]]:
-    """All parties with their workers; and the simulated users with theirs."""
+    """Process ids of all parties with their workers, and of the simulated users with theirs."""
     parties = {process.pid for process in system.processes.values()}
     workers = {child for pid in parties for child in children_of(pid)}
     # The parties are children of this process, too.
@@ -57,7 +57,7 @@ def _processes(system: LocalSystem) -> tuple[set[int], set[int]]:
 
 
 def _processor_time(system: LocalSystem) -> tuple[float, float]:
-    """Processor time so far: of the parties, and of the simulated users."""
+    """Processor seconds so far: of the parties, and of the simulated users."""
     parties, users = _processes(system)
     return sum(map(processor_seconds, parties)), sum(map(processor_seconds, users))
 
@@ -93,7 +93,7 @@ async def price(people: int = 10_000, symbols: int = 21) -> float:
 
 
 async def large(people: int = PEOPLE, symbols: int = 1000) -> RoundReport:
-    """Prints seconds, processor time and peak memory of a large round with node noise."""
+    """Print seconds, processor time and peak memory of a large round with node noise."""
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         async with LocalSystem(
             Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False
@@ -127,13 +127,13 @@ async def large(people: int = PEOPLE, symbols: int = 1000) -> RoundReport:
 
 
 def measure_all() -> None:
-    """All of the above."""
+    """Run all benchmarks of this module."""
     asyncio.run(price())
     asyncio.run(large())
 
 
 def main() -> None:
-    """Plays the large round alone."""
+    """Run only the large round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=PEOPLE)
     asyncio.run(large(parser.parse_args().people))

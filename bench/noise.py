@@ -48,7 +48,7 @@ def histograms() -> None:
 
 
 def local_limits() -> None:
-    """Print what a finite ε with every node corrupt costs, at 10,000 people and 21 symbols."""
+    """Print the cost of a finite ε with every node corrupt, at 10,000 people and 21 symbols."""
     for limit in (4.0, 6.0, 8.0):
         target = Target(1.0, DELTA, 10_000, 10_000, symbols=21, epsilon_local=limit)
         errors = {
@@ -91,7 +91,7 @@ def certificates() -> None:
 
 
 def _processor_seconds(work: Callable[[], object]) -> float:
-    """Processor time of work whose tables are computed again."""
+    """Processor seconds of `work`, with its tables computed anew."""
     for module in (blanketed, bounded_noise, dummies, node_noise):
         for function in vars(module).values():
             if hasattr(function, "cache_clear"):
@@ -102,7 +102,7 @@ def _processor_seconds(work: Callable[[], object]) -> float:
 
 
 def run() -> None:
-    """All of the above."""
+    """Run all comparisons of this module."""
     histograms()
     local_limits()
     sums()

@@ -75,7 +75,7 @@ while os.getppid() == int(sys.argv[4]):
 
 @contextmanager
 def throttle(pid: int) -> Iterator[None]:
-    """Lets a process run for `SHARE` of the time while the block runs."""
+    """Context that lets a process run only for `SHARE` of the time."""
     # A process of its own: the driver's loop is late just when it has most to send.
     times = [str(SHARE * PERIOD), str((1 - SHARE) * PERIOD)]
     command = [sys.executable, "-c", _THROTTLE, str(pid), *times, str(os.getpid())]
@@ -90,7 +90,7 @@ def throttle(pid: int) -> Iterator[None]:
 
 @dataclass
 class Arrivals:
-    """Users that arrive at one rate, and the outcomes of their calls."""
+    """Users that arrive at a constant rate, and the outcomes of their calls."""
 
     submissions: Sequence[PreparedSubmission]
     connections: EntryConnections

@@ -81,7 +81,7 @@ def compare(spec: Mechanism) -> None:
 
 
 def run() -> None:
-    """Every mechanism."""
+    """Compare the samplers of every mechanism."""
     print(
         f"  values a processor second; medians of {TURNS} turns; bulk / numpy wanted at least "
         f"{float(WANTED)}"

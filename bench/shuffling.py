@@ -37,7 +37,7 @@ STEP = 2**16
 
 
 class OpenOnions(PeelPool):
-    """Onions whose layer is a prefix, so that only the moving of records is measured."""
+    """Opens onions whose layer is a plain prefix, so that only moving records is measured."""
 
     async def peel(
         self, layer: Layer, pieces: Iterable[bytes], store: Callable[[PeeledChunk], Awaitable[None]]
@@ -56,7 +56,7 @@ def _peak() -> int:
 
 
 def _once(source: Path, memory: int) -> None:
-    """Mixes the file.
+    """Mix the file once.
 
     Prints processor seconds, and the peak memory in bytes before and after.
     """
@@ -106,7 +106,7 @@ def out_of_core(records: int = RECORDS, turns: int = _TURNS) -> float:
 
 
 def run() -> None:
-    """All of the above."""
+    """Run all benchmarks of this module."""
     out_of_core()
 
 

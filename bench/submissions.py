@@ -42,7 +42,7 @@ from shuffledp_sim.users.sealing import seal_users, sealing_pool, warm
 
 @dataclass(frozen=True)
 class Load:
-    """`users` in one turn of each server; the first of `turns` warms up and is not counted."""
+    """Number of users per turn of each server; the first of `turns` is a warm-up, not counted."""
 
     users: int
     turns: int
@@ -135,7 +135,7 @@ class Server:
         return answers
 
     def bytes_a_user(self) -> float:
-        """Least-squares slope of the resident memory per user, after the warm-up."""
+        """Resident bytes per user: the least-squares slope after the warm-up."""
         after = [*self.memory[2:], resident(self.pid)]
         return float(np.polyfit(self.load.users * np.arange(len(after)), after, 1)[0])
 
@@ -177,7 +177,7 @@ def whole_call(submission: PreparedSubmission) -> Call:
 
 
 def together(some: Sequence[PreparedSubmission]) -> node_pb2.SubmitManyRequest:
-    """Submissions as one message of a long stream."""
+    """Join submissions into one message of a long stream."""
     wholes = [
         node_pb2.SubmitWholeRequest(header=_header(submission), envelope=submission.envelope)
         for submission in some
@@ -202,7 +202,7 @@ async def sealed_submissions(
 
 
 async def compare(load: Load) -> None:
-    """Prints rates, processor time and memory of all, and their ratios."""
+    """Print rates, processor time and memory of all servers, and their ratios."""
     every = 3 * load.users_per_way
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         async with (
@@ -301,7 +301,7 @@ def _show(ways: dict[str, Server], bare: Server, envelope_bytes: int) -> None:
 
 
 def run() -> None:
-    """All of the above, on few connections and on many."""
+    """Compare the servers on few connections and on many."""
     for load in (FEW, MANY):
         allow_open_files(2 * load.connections)
         asyncio.run(compare(load))

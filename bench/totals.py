@@ -58,7 +58,7 @@ def simulate_round(
 
 
 def add_clipped(values: NDArray[np.int64], cut: int, rng: np.random.Generator) -> float:
-    """The sum of values clipped at the cut, by node-sum with half of ε."""
+    """The sum of values clipped at the cut, from a node-sum round with half of ε."""
     users = len(values)
     plan = calibrate(
         "node-sum", epsilon=EPSILON / 2, delta=DELTA / 2, setting=Setting(users, users),
@@ -73,7 +73,7 @@ def add_clipped(values: NDArray[np.int64], cut: int, rng: np.random.Generator) -
 
 
 def compare(name: str, values: NDArray[np.int64], rounds: int) -> Iterator[str]:
-    """A row of the table."""
+    """A table row for one data set: errors of one round, of two rounds, and of a trusted party."""
     rng = np.random.default_rng(30)
     truth = float(values.sum())
     cells = []

@@ -1,4 +1,4 @@
-"""Add the C libraries inside wheels to a bill of materials: native_libraries.py FILE.
+"""Adds C libraries inside wheels to a bill of materials: native_libraries.py FILE.
 
 `uv export` lists Python packages alone, and a wheel may carry OpenSSL or libsodium, which have
 advisories of their own. Each library is listed below its package (CycloneDX `components`), with the
@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 
 class Library(NamedTuple):
-    """A C library: its name, its version if it carries one, and where both were read."""
+    """A C library: its name, its version if known, and where both were found."""
 
     name: str
     version: str | None
@@ -44,7 +44,7 @@ VENDORED: Final = re.compile(r"^(lib.+?)(?:-[0-9a-f]{8,})+\.so")
 
 
 def openssl_of_cryptography() -> str:
-    """OpenSSL's version in its own words, for example "OpenSSL 4.0.3 29 Sep 2026"."""
+    """OpenSSL's version as it states it, such as "OpenSSL 4.0.3 29 Sep 2026"."""
     backend = importlib.import_module("cryptography.hazmat.backends.openssl").backend
     return str(backend.openssl_version_text()).split()[1]
 
@@ -124,7 +124,7 @@ def _in_files(package: importlib.metadata.Distribution) -> Iterator[Library]:
 
 
 def normalise(name: str) -> str:
-    """A package's name as indexes spell it."""
+    """A package's name in the spelling of package indexes."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -158,7 +158,7 @@ def _component(owner: str, library: Library) -> dict[str, Any]:
 
 
 def main(file: Path) -> None:
-    """Rewrites the file."""
+    """Add the libraries to the bill of materials in a file."""
     bill = json.loads(file.read_text())
     missing = add_libraries(bill)
     file.write_text(json.dumps(bill, indent=2) + "\n")

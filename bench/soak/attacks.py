@@ -41,7 +41,7 @@ class Siege:
         self.board = _large_board(folder)
 
     def devices(self, name: str, source: str) -> Devices:
-        """Devices without a credential that attack this party from an address of theirs."""
+        """Devices without a credential that attack this party from the address `source`."""
         return Devices(self.deployment, self.deployment.roster.party(name), source)
 
 
@@ -61,7 +61,7 @@ def _wave(name: str) -> None:
 
 
 async def stuck_readers(siege: Siege) -> None:
-    """800 readers of a board, and 400 of a result, that never read the answer."""
+    """Open 800 calls for a board and 400 for a result, and never read the answers."""
     devices = siege.devices("analyst", "127.0.0.2")
     async with (
         devices.stuck_readers(siege.board, 800, GET_BOARD),
@@ -84,14 +84,14 @@ async def unfinished(siege: Siege) -> None:
 
 
 async def unbacked(siege: Siege) -> None:
-    """500 envelopes under unsigned documents."""
+    """Send 500 envelopes with unsigned documents."""
     async with siege.devices("node-1", "127.0.0.4").unbacked_envelopes("0" * 32, 500, CHUNK_BYTES):
         _wave("unbacked")
         await asyncio.sleep(HOLD_SECONDS)
 
 
 async def silent_calls(siege: Siege) -> None:
-    """1,500 calls that send nothing, at the entry node and at the analyst."""
+    """Open 1,500 calls that send nothing, to the entry node and to the analyst."""
     node = siege.devices("node-1", "127.0.0.5")
     analyst = siege.devices("analyst", "127.0.0.5")
     async with node.silent_calls(1500), analyst.silent_calls(1500, method=GET_BOARD):
@@ -100,7 +100,7 @@ async def silent_calls(siege: Siege) -> None:
 
 
 async def strangers(siege: Siege) -> None:
-    """2,500 connections that send nothing, at the entry node and at the analyst."""
+    """Open 2,500 connections that send nothing, to the entry node and to the analyst."""
     entry, analyst = (siege.deployment.roster.party(name).address for name in ("node-1", "analyst"))
     with (
         silent_connections(entry, 2500, "127.0.0.6"),
@@ -111,7 +111,7 @@ async def strangers(siege: Siege) -> None:
 
 
 async def hostile_node(siege: Siege) -> None:
-    """Rounds over a node that fails each of them with a reason of more than a mebibyte."""
+    """Open rounds over a node that fails each with a reason of more than a mebibyte."""
     system = DeployedSystem(siege.deployment, "demo", None)
     plan = LoadOptions(users=10, mechanism="rr-shuffle", max_value=3, epsilon=4.0, delta=1e-3).plan(
         system
@@ -124,7 +124,7 @@ async def hostile_node(siege: Siege) -> None:
 
 
 async def hostile_broker(_: Siege) -> None:
-    """The broker attacks by itself: bench/soak/hostile_broker.py."""
+    """Do nothing: the broker attacks by itself (bench/soak/hostile_broker.py)."""
     _wave("broker")
     await asyncio.sleep(HOLD_SECONDS)
 

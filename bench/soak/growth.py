@@ -63,7 +63,7 @@ class Growth:
         self._seen.setdefault(name, []).append(HeldResources.of(pid, state))
 
     def show(self) -> list[str]:
-        """Print early and late rounds side by side; returns the processes that grow.
+        """Print early and late rounds side by side; return the names of processes that grow.
 
         With too few rounds it says so, and names no process.
         """
@@ -103,5 +103,5 @@ class Growth:
 
 
 def _mean_growth(part: list[HeldResources], field: str) -> float:
-    """Mean increase from one round to the next."""
+    """Mean increase of a field from one round to the next."""
     return float(getattr(part[-1], field) - getattr(part[0], field)) / max(1, len(part) - 1)

@@ -22,7 +22,7 @@ REASON: Final = "because " * 150_000
 
 
 class WordyNode(MixNode):
-    """A node that is honest except for the status that it reports."""
+    """A node that is honest except for its reported status."""
 
     async def watch(self, round_id: str) -> AsyncGenerator[RoundSnapshot, None]:
         """Yield a single status, which is final."""

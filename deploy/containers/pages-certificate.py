@@ -1,4 +1,4 @@
-"""Runs in the `keys` service: the proxy's certificate for a browser on this machine.
+"""Runs in the `keys` service: issues the proxy's certificate for browsers on this machine.
 
 pages-certificate.py FOLDER makes an authority and a certificate for localhost: proxy.pem for the
 proxy, and ca.pem for browsers that are to trust it. The authority's key is not kept.

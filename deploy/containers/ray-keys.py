@@ -1,4 +1,4 @@
-"""Runs in the `ray-keys` service: what the machines of one Ray cluster know each other by, once.
+"""Runs in the `ray-keys` service: creates the keys that one Ray cluster's machines share, once.
 
 ray-keys.py ADDRESS.. makes an authority, a certificate with these addresses, and a token in /keys.
 The authority's key is not kept.

@@ -1,4 +1,4 @@
-"""The page of every command and option, from the programs themselves."""
+"""The reference page of all commands and options, generated from the programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EVERYWHERE: Final = frozenset({"help", "install_completion", "show_completion"})
 
 
 def page() -> str:
-    """A section for each program, and within it one for each command, as Markdown."""
+    """A section for each program, with a subsection for each command, as Markdown."""
     return "\n".join(line for name, app in PROGRAMS.items() for line in _program(name, app))
 
 
@@ -48,7 +48,7 @@ def _program(name: str, app: typer.Typer) -> Iterator[str]:
 
 
 def _commands(group: Any, context: typer.Context) -> Iterator[typer.Context]:
-    """Every command of a group and of the groups in it, each before its own.
+    """Every command of a group and its subgroups, each after its own group.
 
     None that is hidden.
     """
@@ -61,7 +61,7 @@ def _commands(group: Any, context: typer.Context) -> Iterator[typer.Context]:
 
 
 def _mark_options(words: str) -> str:
-    """The text with options as code: `--view` would otherwise be typeset with an en dash."""
+    """The text with options marked as code: `--view` would otherwise get an en dash."""
     return re.sub(r"`[^`]*`|--[a-z][a-z0-9-]*", lambda match: f"`{match[0].strip('`')}`", words)
 
 

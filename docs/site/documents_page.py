@@ -1,4 +1,4 @@
-"""The page of every document and its fields, from the values that parse them."""
+"""The reference page of all documents and their fields, generated from their classes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORDS: Final = {
 
 
 def page() -> str:
-    """Signed documents in the order of a round, their parts, and mechanisms, as Markdown."""
+    """Signed documents in the order of a round, then their parts and mechanisms, as Markdown."""
     documents = [
         value
         for _, value in inspect.getmembers(models, _is_model)
@@ -72,7 +72,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def words(hint: object) -> str:
-    """A type in the terms of JSON, such as "list of Party, or null"."""
+    """A type in terms of JSON, such as "list of Party, or null"."""
     if get_origin(hint) is tuple:
         return f"list of {words(get_args(hint)[0])}"
     if set(MECHANISMS.values()) <= set(get_args(hint)):

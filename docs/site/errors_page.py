@@ -1,4 +1,4 @@
-"""The page of every error, from the tree of their classes."""
+"""The reference page of all errors, generated from the tree of their classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shuffledp_core.errors import ShuffleDPError
 
 
 def page() -> str:
-    """A section for each branch, an entry for each error in it, as Markdown."""
+    """A section for each branch, with an entry for each of its errors, as Markdown."""
     branches = ShuffleDPError.__subclasses__()
     alone = [branch for branch in branches if not branch.__subclasses__()]
     sections = [_section(branch) for branch in branches if branch not in alone]
@@ -16,7 +16,7 @@ def page() -> str:
 
 
 def below(branch: type[ShuffleDPError]) -> list[type[ShuffleDPError]]:
-    """Every class under a branch, each once. A class with two parents is under both."""
+    """Every class below a branch, once each. A class with two parents is below both."""
     children = branch.__subclasses__()
     return list(dict.fromkeys(error for child in children for error in (child, *below(child))))
 

@@ -1,4 +1,4 @@
-"""Formulas of the pages: TeX becomes SVG at build time, drawn by matplotlib.
+"""Formulas on the pages: TeX is drawn as SVG by matplotlib at build time.
 
 A page writes `$$...$$` in lines of its own and `$...$` within a line, as forges render them. The
 SVG has the colour and size of the text, and needs no fonts, scripts or network.
@@ -34,7 +34,7 @@ _SVG: Final = re.compile(r'<svg [^>]*?viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>')
 
 
 def draw_formula(formula: str) -> str:
-    """One line of TeX as an SVG element that stands on the baseline of the text.
+    """One line of TeX as an SVG element aligned with the text's baseline.
 
     Raises:
         SphinxError: matplotlib's mathtext does not know a command of the formula.

@@ -45,7 +45,7 @@ _SOURCE: Final = re.compile(r"\]\([\w./-]*references\.md#([\w-]+)\)")
 
 
 def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
-    """Puts what was asked for into a page that Sphinx has read, in place.
+    """Insert requested generated parts into a page that Sphinx has read, in place.
 
     Raises `KeyError` for an unknown part.
 
@@ -59,17 +59,17 @@ def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
 def never_up_to_date(
     _app: Sphinx, env: BuildEnvironment, _added: set[str], _changed: set[str], _removed: set[str]
 ) -> list[str]:
-    """Pages to read at every build, because they show code that may have changed."""
+    """Pages to read at every build, because they show generated parts."""
     return [page for page in env.found_docs if _PLACE.search(Path(env.doc2path(page)).read_text())]
 
 
 def collect(app: Sphinx) -> None:
-    """Makes the pages that are written elsewhere, before Sphinx looks for pages."""
+    """Write the generated pages before Sphinx looks for pages."""
     handouts.collect(Path(app.srcdir))
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
-    """Sphinx's entry point of an extension."""
+    """Entry point of this Sphinx extension."""
     formulas.register(app)
     app.connect("builder-inited", collect)
     app.connect("source-read", fill)

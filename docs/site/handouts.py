@@ -20,7 +20,7 @@ _LEVELS: Final = {1: "1: to begin with", 2: "2: takes care", 3: "3: demanding"}
 
 
 def table() -> str:
-    """All labs, each with its page, as Markdown."""
+    """All labs with links to their pages, as Markdown."""
     rows = [
         f"| {lab.number} | [{lab.title}]({FOLDER}/{_name(lab)}.md) | {_LEVELS[lab.level]} | "
         f"{lab.minutes} |"
@@ -30,7 +30,7 @@ def table() -> str:
 
 
 def collect(docs: Path) -> None:
-    """Brings docs/labs up to date.
+    """Bring the folder docs/labs up to date.
 
     What has not changed keeps its time, and Sphinx reads only the rest.
     """

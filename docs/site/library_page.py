@@ -1,4 +1,4 @@
-"""The page of the library, from its public names and their docstrings."""
+"""The reference page of the library, generated from its public names and docstrings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _entries(directive: str, names: Iterable[str]) -> list[str]:
 def read_docstring(
     _app: Sphinx, kind: Any, name: str, value: object, _options: object, lines: list[str]
 ) -> None:
-    """Turns a docstring in Google's style into what Sphinx reads, in place.
+    """Convert a docstring in Google's style for Sphinx, in place.
 
     A property reads as a function does: "the interval of `mean`: low and high" is a sentence, not a
     type. |x - y| is an absolute value; reStructuredText would take it for the name of a

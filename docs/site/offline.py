@@ -39,7 +39,7 @@ class _Page(HTMLParser):
         self.loaded: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notes what the tag would load from elsewhere."""
+        """Note every address outside the site that the tag would load."""
         for name, value in attrs:
             if value and name == "style" and _IN_STYLE.search(value):
                 self.loaded.append(value)
@@ -52,7 +52,7 @@ class _Page(HTMLParser):
 
 
 def from_elsewhere(folder: Path) -> list[str]:
-    """A line for each address outside the site that one of its pages or styles would load."""
+    """One line for each outside address that a page or style sheet would load."""
     loads = []
     for file in sorted(folder.rglob("*.html")):
         page = _Page()

@@ -22,7 +22,7 @@ MARGINS: Final[PdfMargins] = {"top": "17mm", "bottom": "20mm", "left": "17mm", "
 
 
 def footer(course: str, date: str) -> str:
-    """HTML of the foot of every sheet: course, title, page of all pages, and date.
+    """HTML of the footer of every sheet: course, title, page number, and date.
 
     Chromium fills in elements of the classes title, pageNumber and totalPages.
     """
@@ -66,7 +66,7 @@ def print_pages(folder: Path, out: Path, chromium: str, foot: str) -> list[Path]
 
 
 def main() -> None:
-    """Print the pages of a folder, and say which files were written."""
+    """Print the pages of a folder, and name the files that were written."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pages", type=Path, help="Folder of built pages.")
     parser.add_argument("out", type=Path, help="Folder of the PDFs.")

@@ -1,4 +1,4 @@
-"""The pictures of the explanation, drawn at build time from what `shuffledp` itself computes.
+"""Plots of the explanation pages, drawn at build time from results of `shuffledp`.
 
 They stand in the page as SVG, in the colours of its text, so that one picture serves light and
 dark, and no file has to be loaded.
@@ -53,7 +53,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 
 def three_models() -> str:
-    """Error of a count at ε = 1, δ = 1e-6 by the number of users, in the three models of trust."""
+    """Plot of a count's error at ε = 1, δ = 1e-6 by number of users, in three trust models."""
     local = [
         _json_of("certify", "one-bit-local", "--epsilon0=1", "--max-value=1", f"--users={n}")
         for n in CROWDS
@@ -102,7 +102,7 @@ def crowd() -> str:
 
 
 def honest_people() -> str:
-    """Plot of the ε that holds for histograms planned for 10,000 honest people, by how many are."""
+    """Plot of ε of histograms planned for 10,000 honest people, by actual honest people."""
     everyone = sdp.Setting(PLANNED, PLANNED)
     honest = np.unique(np.geomspace(10, PLANNED, 40).astype(int)).tolist()
     with mpl.rc_context(_STYLE):
@@ -131,7 +131,7 @@ def front_of_sums() -> str:
 
 
 def _json_of(*words: str) -> dict[str, Any]:
-    """JSON output of the command: the picture shows what a reader gets who types it."""
+    """JSON output of a command, so that plots show what a reader would get."""
     completed = CliRunner().invoke(
         app, [*words, "--delta=1e-6", "--format=json"], catch_exceptions=False
     )
@@ -158,7 +158,7 @@ def _inline(figure: Figure, title: str) -> str:
 
 
 def _svg(figure: Figure, title: str) -> str:
-    """The figure as part of a page, its texts in the colour of the page's."""
+    """The figure as inline SVG, with text in the page's colour."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     drawn = buffer.getvalue()

@@ -80,14 +80,14 @@ def deck(lab: Lab) -> str:
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Headings of the second level, each with its text."""
+    """The headings of the second level, each with the text below it."""
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         heading, _, body = part.partition("\n")
         yield heading.strip(), body.strip("\n")
 
 
 def _letter(heading: str) -> str:
-    """The letter of a step in which something is written or run; empty for other sections."""
+    """The letter of a step in which students write or run something; "" for other sections."""
     match = re.match(r"(?:Step )?([B-F])[.:]", heading)
     return match[1] if match else ""
 
@@ -143,14 +143,14 @@ def _explanations(lab: Lab) -> str:
 
 
 def _summary(body: str) -> str:
-    """Running text, and the first list or else the first table."""
+    """The running text, and the first list or, without one, the first table."""
     listed = _points(body) or _table(body)
     text = _text(body, WORDS_WITH_LIST if listed else WORDS)
     return f"{_signature(body)}{text}\n\n{listed}".strip()
 
 
 def _signature(body: str) -> str:
-    """The signature of a function that the handout shows as code, and not in the heading."""
+    """The signature of a function in a handout's code, if the heading does not contain it."""
     match = re.search(r"^    (\w+\([^)]*\) -> .*)$", body, flags=re.MULTILINE)
     return f"`{match[1]}`\n\n" if match else ""
 
@@ -161,7 +161,7 @@ def _table(body: str) -> str:
 
 
 def _text(body: str, most: int) -> str:
-    """The first sentences of the running text."""
+    """The first sentences of the running text, at most `most` characters."""
     paragraphs = [
         " ".join(paragraph.split())
         for paragraph in re.split(r"\n\s*\n", body)
@@ -172,7 +172,7 @@ def _text(body: str, most: int) -> str:
 
 
 def _points(body: str) -> str:
-    """The first points of the first list, each by its first sentences."""
+    """The first points of the first list, each cut to its first sentences."""
     items = re.findall(
         r"^(?:\*|\d+\.) +(.*(?:\n(?!\s*$|\*|\d+\. |\||#).*)*)", body, flags=re.MULTILINE
     )
@@ -181,7 +181,7 @@ def _points(body: str) -> str:
 
 
 def _shorten(text: str, most: int) -> str:
-    """The first sentence, and further ones while they fit."""
+    """The first sentence, and further ones as long as they fit."""
     sentences = re.split(r"(?<=[.?!:])\s+(?=[A-Z`*(])", text)
     chosen = sentences[:1]
     for sentence in sentences[1:]:
@@ -192,7 +192,7 @@ def _shorten(text: str, most: int) -> str:
 
 
 def page(markdown: str, folder: Path, foot: Sequence[str]) -> str:
-    """One HTML page of slides; pictures are taken from a folder, and put into the page."""
+    """Slides as one HTML page, with the pictures of a folder embedded."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     slides = re.split(r"\n---\n", markdown.strip())
     sections = []
@@ -235,7 +235,7 @@ def write_deck(lab: Lab, out: Path) -> Path:
 
 
 def print_decks(files: Sequence[Path], chromium: str, course: str, date: str) -> Iterator[Path]:
-    """A PDF beside each Markdown file."""
+    """Print each Markdown file to a PDF next to it."""
     from playwright.sync_api import sync_playwright
 
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # root cannot have Chromium's sandbox
@@ -255,7 +255,7 @@ def print_decks(files: Sequence[Path], chromium: str, course: str, date: str) ->
 
 
 def main() -> None:
-    """Write the decks and print them, and say which files were written."""
+    """Write and print the decks, and name the files that were written."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, nargs="?", help="Folder of the slides.")
     parser.add_argument("--only", type=Path, help="Print this Markdown file, and write no others.")
