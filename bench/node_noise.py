@@ -93,7 +93,7 @@ async def price(people: int = 10_000, symbols: int = 21) -> float:
 
 
 async def large(people: int = PEOPLE, symbols: int = 1000) -> RoundReport:
-    """Print seconds, processor time and peak memory of a large round with node noise."""
+    """Run a large round with node noise; print seconds, processor time and peak memory."""
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         async with LocalSystem(
             Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False

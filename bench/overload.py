@@ -1,4 +1,4 @@
-"""The entry node beyond its capacity: receipts a second when more and more users arrive.
+"""The entry node beyond its capacity: receipts per second as more and more users arrive.
 
 The node's process is suspended and resumed, so that it gets a share of a processor and a single
 load generator can offer ten times the node's capacity. Users arrive in an open loop, each with its
@@ -148,7 +148,7 @@ async def measure_capacity(
 
 
 def show(factor: int, rate: float, arrivals: Arrivals, timeline: Timeline, before: float) -> None:
-    """Prints a row; `before` is the node's processor time when the first user arrived."""
+    """Print a table row; `before` is the node's processor time when the first user arrived."""
     accepted = np.array([outcome == "accepted" for outcome in timeline.outcomes])
     finished = timeline.finished[accepted]
     within = np.count_nonzero(finished <= SECONDS) / SECONDS
@@ -204,7 +204,7 @@ async def compare() -> None:
 
 
 def run() -> None:
-    """All of the above."""
+    """Run all measurements of this module."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     allow_open_files(2 * CONNECTIONS)
     asyncio.run(compare())

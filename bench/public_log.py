@@ -79,7 +79,7 @@ def run() -> None:
 
 @contextmanager
 def _branches(folder: Path) -> Iterator[list[Branch]]:
-    """Accountants without a log, with one, and with one that witnesses sign."""
+    """Context with accountants without a log, with a log, and with a witnessed log."""
     alone = LogWorld(folder / "alone")
     signed = LogWorld(folder / "signed")
     with alone, signed, ExitStack() as open_branches:
@@ -96,7 +96,7 @@ def _print_times(name: str, columns: list[list[float]]) -> None:
 
 
 def _print_row(name: str, columns: list[list[float]] | list[list[int]]) -> None:
-    """The medians, and their ratios to the first one."""
+    """Print the medians, and their ratios to the first one."""
     first, *others = (median(values) for values in columns)
     with_ratios = (
         f"{value:,.0f} ({value / first:.2f} times)" if first else f"{value:,.0f}"
@@ -116,7 +116,7 @@ def _timer(clock: list[float], busy: list[float]) -> Iterator[None]:
 
 
 async def _play(branch: Branch, cost: RoundCosts) -> None:
-    """A whole round of one device: charged, announced, answered, settled, logged, checked."""
+    """Play one device's whole round: charged, announced, answered, settled, logged, checked."""
     for seconds in (cost.device, cost.device_busy, cost.parties, cost.parties_busy):
         seconds.append(0.0)
     before = _entry_bytes(branch)
@@ -141,7 +141,7 @@ async def _play(branch: Branch, cost: RoundCosts) -> None:
 
 
 def _log(round_: LoggedRound, branch: Branch, result: Signed) -> bytes | None:
-    """Has a result logged; its proof, where devices ask for one."""
+    """Have a result logged; return its proof, if devices require one."""
     if isinstance(branch, SilentBranch):
         return None
     proof = round_.log(result)

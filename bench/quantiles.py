@@ -37,7 +37,7 @@ def read_column(file: Path, column: str, people: int) -> NDArray[np.int64]:
 def errors(
     tree: BinTree, noise: NDArray[np.float64], bins: NDArray[np.int64]
 ) -> tuple[list[float], list[float]]:
-    """Rank errors and errors of shares of one round, for each quantile."""
+    """Rank error and error of the share, for each quantile of one round."""
     people = int(bins.sum())
     sums = np.cumsum(bins)
     exact = bins.astype(np.float64)

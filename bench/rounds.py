@@ -1,4 +1,4 @@
-"""Whole rounds: against the pure public-key work, and the memory of the nodes."""
+"""Whole rounds: time relative to bare public-key work, and memory of the nodes."""
 
 from __future__ import annotations
 
@@ -100,6 +100,6 @@ def _peak(system: LocalSystem, name: str) -> int:
 
 
 def run() -> None:
-    """All of the above."""
+    """Run all measurements of this module."""
     asyncio.run(demo_ratio())
     asyncio.run(memory())

@@ -235,7 +235,7 @@ def write_deck(lab: Lab, out: Path) -> Path:
 
 
 def print_decks(files: Sequence[Path], chromium: str, course: str, date: str) -> Iterator[Path]:
-    """Print each Markdown file to a PDF next to it."""
+    """Print each Markdown file to a PDF next to it, and yield the PDF's path."""
     from playwright.sync_api import sync_playwright
 
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # root cannot have Chromium's sandbox

@@ -208,7 +208,7 @@ class Device:
     async def check(
         self, round_id: str | None = None, *, wait: bool = False
     ) -> tuple[Checked, ...]:
-        """Check the outcome of the answer to this round, or to all pending rounds.
+        """Check the outcome of the answer to this round, or of the answers to all pending rounds.
 
         `wait`: for results that are not there yet, until the configuration's `wait_seconds` after
         the round's close.

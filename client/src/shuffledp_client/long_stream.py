@@ -56,7 +56,7 @@ class LongStream(EntryNode):
         return answer
 
     async def submit_block(self, block: Block) -> list[ShuffleDPError | None]:
-        """Send a block, with retries, and check all receipts.
+        """Send a block, with retries; return each submission's refusal or receipt error, or None.
 
         Returns for each submission None, or what `EntryNode.submit` would raise for it.
         """

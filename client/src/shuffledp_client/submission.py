@@ -364,7 +364,7 @@ def expected_receipt(prepared: PreparedSubmission) -> Receipt:
 
 
 def check_receipt(prepared: PreparedSubmission, entry: Party, signed: Signed) -> Receipt:
-    """Check that a receipt is the entry node's for exactly this submission.
+    """Check that a receipt is the entry node's for exactly this submission; return its content.
 
     Docs/protocol.md, section "Submit".
 

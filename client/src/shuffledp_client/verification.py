@@ -125,7 +125,7 @@ def verify_round(
     round_id: str | None = None,
     remembered: CosignedCheckpoint | None = None,
 ) -> CheckedRound:
-    """Check a round in every way that a client can.
+    """Check a round in every way that a client can; return the checked round.
 
     The client's steps of docs/protocol.md, "Submit".
 
@@ -205,7 +205,7 @@ def verify_round(
 def verify_documents(
     announcement: Announcement, roster: Roster, population: str, round_id: str | None = None
 ) -> RoundDocuments:
-    """Check that a round's documents are genuine and match each other.
+    """Check that a round's documents are genuine and match each other; return them.
 
     Steps 1 to 5 of `verify_round`, except for the time.
     """

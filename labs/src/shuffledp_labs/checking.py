@@ -148,7 +148,7 @@ def _check_result(
 
 
 def _attempt(run: LabRun, check: Check, watcher: Watcher) -> tuple[Outcome, str, str, str]:
-    """Run a check in its own folder: outcome, message, printed output, sandbox."""
+    """Run a check in its own folder; return outcome, message, printed output, and sandbox."""
     with scratch_folder() as scratch:
         with StudentProgram(run.work, scratch, until=time.monotonic() + check.seconds) as program:
             attempt = CheckAttempt(

@@ -22,7 +22,7 @@ MAX_FILE: Final = 2**16
 
 
 def record_predictions(folder: Path, lab: Lab) -> dict[str, Any]:
-    """The predictions that were made before the first run.
+    """The predictions made before the first run; recorded at the first call.
 
     Keeps those of the file when none are kept yet.
 
@@ -56,7 +56,7 @@ def load_record(folder: Path) -> dict[str, Any]:
 
 
 def predictions_of(lab: Lab, folder: Path) -> dict[str, Any]:
-    """The predictions of a submission.
+    """The valid predictions in a submission.
 
     They are those recorded at the first run, else the valid ones of the file.
     """
@@ -72,7 +72,7 @@ def predictions_of(lab: Lab, folder: Path) -> dict[str, Any]:
 
 
 def prediction_points(lab: Lab, folder: Path) -> int:
-    """All points if every question has an answer, right or wrong; otherwise none."""
+    """All points if every question has an answer, right or wrong; otherwise 0."""
     answers = predictions_of(lab, folder)
     return (
         PREDICTION_POINTS
@@ -107,7 +107,7 @@ def _load_file(file: Path) -> dict[str, Any]:
 
 
 def read_answers(folder: Path, lab: Lab) -> dict[str, Any]:
-    """The answers in a folder's predict.toml, whatever the scale of a number.
+    """Read the answers in a folder's predict.toml, without checking the scale of numbers.
 
     Other errors as `record_predictions`.
     """
@@ -134,12 +134,12 @@ def read_valid_answers(folder: Path, lab: Lab) -> dict[str, Any]:
 
 
 def _with_leading_zeros(text: str) -> str:
-    """Write .15 as 0.15, since TOML does not allow the handouts' form."""
+    """Rewrite .15 as 0.15, because TOML does not allow the handouts' form."""
     return re.sub(r"(?m)^(\s*[\w-]+\s*=\s*[+-]?)(?=\.\d)", r"\g<1>0", text)
 
 
 def _number_in(text: str) -> float | str:
-    """The number between the quotes that predict.toml is handed out with.
+    """Parse the number between the quotes in which predict.toml is handed out.
 
     The text itself where it is none.
     """
@@ -150,7 +150,7 @@ def _number_in(text: str) -> float | str:
 
 
 def _refuse_other_scale(file: Path, prediction: Prediction, answer: Any) -> None:
-    """Raise for a number beyond its question's scale, such as 95 for a share.
+    """Raise for a number outside its question's scale, such as 95 for a share.
 
     The student can still correct it.
     """

@@ -1,4 +1,4 @@
-"""The price of verified mixing over plain: exact bytes, and measured processor time."""
+"""Cost of provable mixing relative to plain mixing: exact bytes, and measured processor time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ can move their ratio.
 
 @dataclass(frozen=True)
 class MixingPrice:
-    """Two prices of the same round, (plain, verified).
+    """Costs of the same round in both modes, as pairs (plain, verified).
 
     Attributes:
         device: microseconds of processor time a message, to seal it.
@@ -51,7 +51,7 @@ class MixingPrice:
 
 
 def measure_price(geometry: Geometry) -> MixingPrice:
-    """The price for plain rounds of this geometry, measured with `USERS` users.
+    """Costs of rounds with this geometry, measured with `USERS` users.
 
     It takes about a second.
 
@@ -80,14 +80,14 @@ def measure_price(geometry: Geometry) -> MixingPrice:
 
 
 def _processor_microseconds(work: Callable[[], object]) -> float:
-    """Microseconds of processor time."""
+    """Processor time of `work`, in microseconds."""
     began = time.process_time_ns()
     work()
     return (time.process_time_ns() - began) / 1000
 
 
 def _plain_costs(geometry: Geometry) -> tuple[float, float]:
-    """All users' sealing, and the opening of all messages at node 2."""
+    """Processor times of sealing by all users, and of decrypting all messages at node 2."""
     from shuffledp_adversary.in_process import fresh_route
     from shuffledp_core.onion.layers import open_envelope, peel, seal_envelope
 
@@ -106,7 +106,7 @@ def _plain_costs(geometry: Geometry) -> tuple[float, float]:
 
 
 def _verified_costs(geometry: Geometry) -> tuple[float, float]:
-    """Costs of verified mixing; a node also checks the claims."""
+    """The same processor times with provable mixing, where a node also checks the claims."""
     from shuffledp_adversary.in_process_mixproof import Parties, claims_of
     from shuffledp_core.mixproof.claims import PreparedClaim, check_list, make_claim
     from shuffledp_core.mixproof.hops import Hop

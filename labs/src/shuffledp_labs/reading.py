@@ -1,4 +1,4 @@
-"""Reads files that come from students: only regular files, up to a bound."""
+"""Reads files from students: only regular files of bounded length."""
 
 from __future__ import annotations
 

@@ -62,23 +62,23 @@ class LabResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def partial(self) -> bool:
-        """True if checks were left out of this run."""
+        """True if this run omitted some checks."""
         return any(check.outcome == "left-out" for check in self.checks)
 
     @property
     def possible(self) -> int:
-        """The most points that the checks of this run could give."""
+        """Largest number of points that the checks of this run can give."""
         return sum(check.of for check in self.checks if check.outcome != "left-out")
 
 
 def write_result(file: Path, result: LabResult) -> None:
-    """Writes a result, whole or not at all."""
+    """Write a result atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
 
 
 def read_result(file: Path) -> LabResult:
-    """Read the result of a graded run from its file; `LabUsageError` says what is wrong."""
+    """Read the result of a graded run; the `LabUsageError` for a bad file says why."""
     try:
         return msgspec.json.decode(read_bounded(file, MAX_RESULT), type=LabResult)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A real system for a check: its own processes, its own folder, gone afterwards."""
+"""A real system for a check: its own processes and folder, which end with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shuffledp_sim.system.workplace import workplace
 
 @asynccontextmanager
 async def running_system(*, nodes: int = 3, **options: Any) -> AsyncIterator[LocalSystem]:
-    """A local system that has started; `options` are `LocalSystem`'s.
+    """Context with a running local system; `options` are those of `LocalSystem`.
 
     Its folder holds keys, so it is never one that a student's program can see.
     """

@@ -1,4 +1,4 @@
-"""Formatting of a student's return value for messages."""
+"""Formats a student's return value for messages."""
 
 from __future__ import annotations
 

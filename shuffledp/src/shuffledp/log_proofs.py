@@ -59,7 +59,7 @@ class LogPosition:
 def check_proof_beside(
     folder: Path, plan_certificate: Signed | None, roster: Roster
 ) -> CosignedCheckpoint | None:
-    """Check the proof in a round's folder; None without one, or without witnesses.
+    """Check the proof in a round's folder; return its checkpoint, or None without one.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -73,7 +73,7 @@ def check_proof_beside(
 
 
 def check_result_proof_beside(folder: Path, signed: Signed, roster: Roster) -> bool:
-    """Check the proof in a round's folder that its result is logged; False without one.
+    """Check the proof in a folder that its result is logged; return False without one.
 
     Also False if no witnesses are named.
 
@@ -102,7 +102,7 @@ def check_result_proof(proof: bytes, signed: Signed, roster: Roster) -> LogPosit
 
 
 def check_announced_proof(announcement: Announcement, roster: Roster) -> CosignedCheckpoint:
-    """Check the proof in an announcement whose roster names witnesses.
+    """Check an announcement's proof, required by its roster; return the checkpoint.
 
     Raises:
         DocumentError: there is none, or it does not prove that the plan certificate is in the

@@ -353,7 +353,7 @@ def _as_hex(key: str | bytes | None) -> str | None:
 
 
 def check_signed(signed: Signed, roster: Roster) -> tuple[CheckedCertificate, ...]:
-    """Check every certificate in a document in memory, as `verify` does from step 2 on."""
+    """Check and return every certificate in a document, as `verify` does from step 2 on."""
     accountant = bytes.fromhex(roster.accountant.identity_key)
     keys = Keys(
         roster,

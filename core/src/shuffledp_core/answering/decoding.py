@@ -57,7 +57,7 @@ def decode(
     dropped: int = 0,
     counts_of: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
 ) -> Board:
-    """Check the length of a batch and count its symbols; steps of docs/protocol.md, "Board".
+    """Check a batch's length, and count its symbols; steps of docs/protocol.md, "Board".
 
     1. A whole number of records.
     2. As many as accepted reports times messages per report, and the dummies of every node, less

@@ -219,7 +219,7 @@ def check_board(
     board: Sequence[bytes],
     signature: bytes,
 ) -> Chain:
-    """Check a published board, P3, whose messages are key || symbol || proof.
+    """Check a published board, P3, of messages key || symbol || proof; return its chain.
 
     It then holds every message of every listed honest user once and unchanged, even with all nodes
     corrupt.

@@ -114,7 +114,7 @@ def _product(library: Any, factor: bytes, point: bytes) -> bytes:
 
 
 def element(data: bytes) -> Element:
-    """Check that bytes are the canonical encoding of an element other than the identity.
+    """Return an element, checked to be canonically encoded and not the identity.
 
     Raises:
         ProofError: another length, not the canonical encoding of an element, or the identity.
@@ -126,7 +126,7 @@ def element(data: bytes) -> Element:
 
 
 def scalar(data: bytes) -> Scalar:
-    """Check that bytes are the canonical encoding of a number below the order.
+    """Return a number, checked to be canonically encoded, that is below the order.
 
     `ProofError` for another length or a number not below the order.
     """

@@ -261,7 +261,7 @@ def check_claims(
     enrolment: Enrolment,
     signature: bytes,
 ) -> ClaimList:
-    """Check a list of claims: those of users, followed by those of the nodes' dummies."""
+    """Check and return the list of these claims: users' first, then those of nodes' dummies."""
     listed = [*(enrolled.claim for enrolled in claims), *dummies]
     return check_list(terms, listed, enrolment.of(claims), signature)
 
@@ -274,7 +274,7 @@ def check_published(
     key: MixingKey,
     board: bytes,
 ) -> Chain:
-    """Check a published board from published documents alone, P3.
+    """Check a published board from published documents alone, P3; return its chain.
 
     Runs `check_history`, then the steps of `check_board`.
 

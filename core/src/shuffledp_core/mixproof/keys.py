@@ -93,7 +93,7 @@ def make_key(
 
 
 def check_route(context: bytes, names: Sequence[str], keys: Sequence[NodeKey]) -> Route:
-    """Check the keys of the first nodes of a route: as many nodes as there are names.
+    """Check the keys of a route's first nodes, one for each name; return them as a route.
 
     1. K1: each is a group element, not the identity; node 1 has no M.
     2. K2, K3: its node proved that it knows the logarithm to the base that the nodes before it lead

@@ -78,7 +78,7 @@ def known_cosigners(note: Note, terms: LogTerms) -> tuple[NoteKey, ...]:
 def check_logged(
     proof: str, roster: Roster, population: str, round_id: str, certificate: Signed
 ) -> CosignedCheckpoint:
-    """Check that a round's reservation is in the deployment's public log.
+    """Check that a round's reservation is in the public log; return the checkpoint.
 
     1. The checkpoint is signed by the accountant for this deployment's present log, and by enough
        of the witnesses that the roster names.
@@ -97,7 +97,7 @@ def check_logged(
 def check_logged_once(
     proof: bytes, roster: Roster, population: str, round_id: str, certificate: Signed
 ) -> CosignedCheckpoint:
-    """Check a saved proof as `check_logged` does; its log may be one that the roster has ended.
+    """`check_logged` for a saved proof, whose log may be one that the roster has ended.
 
     Raises as `check_logged`, and `LogProofError` if the roster says that its log ended differently.
     """
@@ -107,7 +107,7 @@ def check_logged_once(
 def check_result_logged(
     proof: bytes, roster: Roster, population: str, signed: Signed
 ) -> CosignedCheckpoint:
-    """Check that exactly this result is in a public log of the deployment.
+    """Check that exactly this result is in a public log; return the checkpoint.
 
     The steps of `check_logged`, for the entry that the signed result determines; the log may be
     one that the roster has ended.

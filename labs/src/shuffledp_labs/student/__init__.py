@@ -1,1 +1,1 @@
-"""A student's program as another process: requests, answers, and its sandbox."""
+"""A student's program in another process: requests, answers, and its sandbox."""

@@ -1,4 +1,4 @@
-"""The root folder of students' programs on a machine without namespaces.
+"""The root folder for students' programs on a machine without namespaces.
 
 It holds copies of the Python interpreter, its standard library, the shared libraries these load,
 and the packages that a handout allows. A process that has changed its root to it, and is not root,
@@ -46,7 +46,7 @@ _LIBRARY: Final = re.compile(r"^\s+(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 
 def jail(interpreter: Path, guests: Sequence[Path], versions: Sequence[str]) -> Path:
-    """Return the root folder for an interpreter and packages.
+    """Create and return the root folder for an interpreter and packages.
 
     The first caller on a machine fills it.
 
@@ -122,7 +122,7 @@ def _shared_objects(root: Path) -> Iterator[Path]:
 
 
 def _loaded_by(objects: Sequence[Path]) -> set[Path]:
-    """The shared libraries that these files name, found as the dynamic linker finds them."""
+    """The shared libraries that these files load, resolved as the dynamic linker does."""
     done = subprocess.run(  # noqa: S603 - the C library's program, on files of the installation
         ["ldd", *map(str, objects)],  # noqa: S607 - from the PATH below
         capture_output=True,
@@ -135,7 +135,7 @@ def _loaded_by(objects: Sequence[Path]) -> set[Path]:
 
 
 def _open_to_all(root: Path) -> None:
-    """Make everything in it readable for all users, whatever its installer's umask was.
+    """Make everything below the folder readable for all users, regardless of umask.
 
     Only root may write.
     """

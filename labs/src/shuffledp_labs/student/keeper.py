@@ -1,4 +1,4 @@
-"""Runs between the grader and a student's process, and ends the process when the grader ends.
+"""Runs between grader and student's process, which it ends when the grader ends.
 
 Started with the standard library only. It starts the command it is given, waits until that ends or
 its control pipe does (the grader closed it, or was killed), and then ends everything that the
@@ -39,7 +39,7 @@ wait so long.
 
 
 def main() -> int:
-    """The command's exit code."""
+    """Run the command, and return its exit code."""
     control = int(sys.argv[1])
     user = int(sys.argv[2])
     folder = sys.argv[3]
@@ -81,13 +81,13 @@ def main() -> int:
 
 
 def _poll_status(child: int) -> int | None:
-    """The status of the command's process; None while it runs."""
+    """Exit status of the command's process; None while it runs."""
     pid, status = os.waitpid(child, os.WNOHANG)
     return status if pid else None
 
 
 def _kill(how: Callable[[int, int], None], target: int) -> None:
-    """Ends a process or a group; one that is gone already, or is not ours to end, is left."""
+    """Kill a process or group, unless it is gone or belongs to someone else."""
     try:
         how(target, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -118,7 +118,7 @@ def _let_go_of_the_pipes() -> None:
 
 
 def _end_all_of(user: int) -> None:
-    """End the processes that left the command's process group.
+    """End the processes of `user` that left the command's process group.
 
     Orphans become children of this process, one after another. A program that starts new ones
     faster than this ends them is ended by its user. That comes last, because two programs over one

@@ -1,4 +1,4 @@
-"""The exact law of a student's function of coins: all branches, summed in rationals."""
+"""The exact law of a student's random function: all branches, summed in rationals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Transcript: TypeAlias = tuple[tuple[str, Any, int], ...]
 
 
 class CoinSource(Protocol):
-    """A source of answers for a program's coins, such as `Draws`."""
+    """A source of outcomes for a program's coins, such as `Draws`."""
 
     def below(self, n: int) -> int: ...  # noqa: D102
     def flip(self, p: Fraction) -> bool: ...  # noqa: D102
@@ -44,7 +44,7 @@ class CoinSource(Protocol):
 
 @dataclass(frozen=True)
 class BranchLaw:
-    """A law, as far as it was followed.
+    """The law of a function, as far as its branches were followed.
 
     Attributes:
         of: probability of each value, exactly; as floats once a value depends on `flip_exp`.
@@ -63,7 +63,7 @@ class BranchLaw:
 
 
 def transcript(questions: Iterable[Question], answers: Iterable[int | bool]) -> Transcript:
-    """The transcript of a run."""
+    """The transcript of a run: all requested coins with their outcomes."""
     return tuple(
         (kind, argument, int(answer))
         for (kind, argument), answer in zip(questions, answers, strict=False)
@@ -71,11 +71,11 @@ def transcript(questions: Iterable[Question], answers: Iterable[int | bool]) -> 
 
 
 class CutBranch(Exception):  # noqa: N818 - no fault
-    """A question that is not answered: the branch is too light, or cannot be walked."""
+    """Ends a branch at a coin without outcome: the branch is too unlikely, or not enumerable."""
 
 
 class BranchCoins:
-    """Coins of one branch: the answers given, then the first possible one.
+    """Coins of one branch: the given outcomes, then always the first possible one.
 
     Attributes:
         questions: all questions so far.
@@ -126,7 +126,7 @@ class BranchCoins:
 
 
 class RecordedCoins:
-    """Coins of another source, with a record of what was asked and answered."""
+    """Coins of another source, with a record of all requests and outcomes."""
 
     def __init__(self, source: CoinSource) -> None:
         self._source = source
@@ -135,7 +135,7 @@ class RecordedCoins:
 
     @property
     def transcript(self) -> Transcript:
-        """Transcript of all questions so far."""
+        """Transcript of all coins so far."""
         return transcript(self._questions, self._answers)
 
     def below(self, n: int) -> int:
@@ -160,12 +160,12 @@ class Walker(Protocol):
     """Runs one branch of the student's function."""
 
     def branch(self, coins: BranchCoins) -> Any:
-        """Return the function's value with these coins; any value if they were cut."""
+        """Return the function's value with these coins; any value if the branch was cut."""
 
 
 @dataclass
 class _Tree:
-    """The branch that is being walked, and the outcomes of the branches before it."""
+    """The current branch, and the outcomes of all earlier branches."""
 
     questions: list[tuple[str, Any]] = field(default_factory=list)
     path: list[int] = field(default_factory=list)
@@ -177,7 +177,7 @@ class _Tree:
     transcripts: dict[Transcript, Any] = field(default_factory=dict)
 
     def add(self, coins: BranchCoins, value: Any) -> None:
-        """Record a branch, which led to a value or was cut."""
+        """Record a branch that led to a value, or was cut."""
         expected = self.questions[: len(self.path)]
         if coins.questions[: len(expected)] != expected:
             raise RandomnessElsewhere(ELSEWHERE)
@@ -193,7 +193,7 @@ class _Tree:
         self.transcripts[transcript(coins.questions, coins.answers)] = value
 
     def _mass(self) -> Fraction | float:
-        """Mass of the whole branch; prefixes are reused from the branch before."""
+        """Probability of the whole branch; products of its prefixes are reused."""
         for at in range(len(self.masses), len(self.path)):
             before = self.masses[at - 1] if at else Fraction(1)
             self.masses.append(before * _weight(self.questions[at], self.path[at]))
@@ -215,7 +215,7 @@ class _Tree:
 
 
 def walk(walker: Walker, floor: Fraction, most: int) -> BranchLaw:
-    """The law of a function of coins.
+    """The law of a random function, by following all branches.
 
     Branches lighter than `floor` are not followed; more than `most` are refused.
     """
@@ -246,7 +246,7 @@ def _repeat(walker: Walker, tree: _Tree, floor: float) -> None:
 
 
 def _again(walked: list[tuple[tuple[int, ...], Any]]) -> Iterable[tuple[tuple[int, ...], Any]]:
-    """The branches to walk again, in another order than before."""
+    """The branches to run again, in another order than before."""
     backwards = walked[::-1]
     if len(backwards) > REPEATED:
         return backwards[:: -(-len(backwards) // REPEATED)]
@@ -254,7 +254,7 @@ def _again(walked: list[tuple[tuple[int, ...], Any]]) -> Iterable[tuple[tuple[in
 
 
 def _refuse(coins: BranchCoins, value: Any) -> None:
-    """Raise if this branch is not one of a correct program."""
+    """Raise if this branch cannot belong to a correct program."""
     kind, argument = coins.questions[-1] if coins.questions else ("", 0)
     if coins.cut and kind == "below" and argument > WIDEST:
         raise TooWide(

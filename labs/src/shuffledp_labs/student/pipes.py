@@ -1,4 +1,4 @@
-"""The running process of a student's program: bytes in and out, time and resource limits."""
+"""The process of a student's program: bytes in and out, time and resource limits."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _working: list[str] = []
 
 
 class BoxError(LabError):
-    """A sandbox did not start here."""
+    """A sandbox could not be started on this machine."""
 
 
 def start_process(scratch: Path) -> Process:
-    """A process in the best box that works here, ready for requests.
+    """Start a process in the best sandbox that works here, ready for requests.
 
     `scratch` is one of `scratch_folder`.
     """
@@ -53,7 +53,7 @@ def start_process(scratch: Path) -> Process:
 
 
 def working_box() -> str:
-    """The best box that works here, found by starting an empty process in each.
+    """Name of the best sandbox that works here, found by starting a process in each.
 
     Raises:
         BoxError: none works.
@@ -77,7 +77,7 @@ def working_box() -> str:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder for a student's program, where its box can show it; erased at the end."""
+    """Context with a new folder for a student's program, erased at the end."""
     with _folder(working_box()) as scratch:
         yield scratch
 
@@ -105,7 +105,7 @@ def _start_confined(box: str, scratch: Path) -> Process:
 
 
 def _erasable(box: str, scratch: Path) -> str:
-    """Return a folder that a keeper may erase after a killed grader, or "".
+    """Path that a keeper may erase if the grader is killed; "" for none.
 
     Only a folder that was made for a check qualifies.
     """
@@ -114,7 +114,7 @@ def _erasable(box: str, scratch: Path) -> str:
 
 
 class Process:
-    """A keeper, a sandbox and in it the worker; `close` ends all three."""
+    """A keeper process, a sandbox, and the worker in it; `close` ends all three."""
 
     def __init__(self, box: str, scratch: Path) -> None:
         self._start = sandbox.start(box, scratch)
@@ -154,16 +154,16 @@ class Process:
 
     @property
     def box(self) -> str:
-        """Which sandbox this is."""
+        """Name of the sandbox."""
         return self._start.box
 
     @property
     def output(self) -> str:
-        """The end of what was printed."""
+        """The end of the printed output."""
         return self._output_tail.decode(errors="replace")
 
     def confine(self) -> None:
-        """Sets the limits, before any code of the student's is there."""
+        """Set the limits, before any of the student's code is loaded."""
         deadline = time.monotonic() + READY_SECONDS
         self.send(wire.pack([self._start.root, self._start.user, sandbox.LIMITS]), deadline)
         with suppress(wire.WireError):
@@ -173,7 +173,7 @@ class Process:
         raise StudentCrash("the sandbox did not start")
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Writes a frame."""
+        """Write a frame by the deadline."""
         rest = memoryview(data)
         while rest:
             try:
@@ -188,7 +188,7 @@ class Process:
                 self._raise_exit()
 
     def receive(self, deadline: float) -> bytes:
-        """The body of the next frame."""
+        """Read the body of the next frame by the deadline."""
         try:
             size = wire.length(self._exactly(wire.HEAD_BYTES, deadline))
         except wire.WireError as error:
@@ -196,7 +196,7 @@ class Process:
         return self._exactly(size, deadline)
 
     def close(self) -> None:
-        """Ends the process and everything it started, and waits until it has ended."""
+        """End the process and everything that it started, and wait for the end."""
         self._let_go()
         self._in.close()
         self._keeper.wait()
@@ -205,7 +205,7 @@ class Process:
         self._err.close()
 
     def _let_go(self) -> None:
-        """Tells the keeper to end everything."""
+        """Tell the keeper to end everything."""
         if self._control >= 0:
             with suppress(OSError):
                 os.write(self._control, b".")
@@ -227,7 +227,7 @@ class Process:
         return taken
 
     def _wait(self, deadline: float) -> None:
-        """Waits until something can be read or written; takes in what is printed meanwhile."""
+        """Wait until the pipe is readable or writable; read printed output meanwhile."""
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -242,7 +242,7 @@ class Process:
                 return
 
     def _drain(self) -> None:
-        """Takes in what was printed."""
+        """Read printed output."""
         while True:
             try:
                 chunk = os.read(self._err.fileno(), _CHUNK)
@@ -271,7 +271,7 @@ class Process:
             )
 
     def _raise_exit(self) -> None:
-        """The pipe is closed: says how the process ended."""
+        """Raise the error for how the process ended, after the pipe was closed."""
         self._let_go()
         code = self._keeper.wait()
         how = "it ended itself" if code in {0, 1} else f"it was ended (code {code})"

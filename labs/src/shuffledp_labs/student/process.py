@@ -1,4 +1,4 @@
-"""A student's program, seen from the grader: functions with limits, and their values.
+"""A student's program as the grader sees it: functions with limits, and their values.
 
 Nothing of the student's is imported here. Whatever its process does ends in one `StudentFault` or
 in a plain value.
@@ -50,7 +50,7 @@ argument.
 
 
 def fresh(name: str, *arguments: Any) -> Any:
-    """Stands, among arguments, for a new object of a class of the student's, made at each call."""
+    """Placeholder argument for a new object of a student's class, created at each call."""
     return wire.TaggedValue("fresh", [name, list(arguments)])
 
 
@@ -58,7 +58,7 @@ _COINS: Final = {name: name for name in ("below", "flip", "flip_exp")}
 
 
 class Handle:
-    """An object that lives in the student's process.
+    """Reference to an object in the student's process.
 
     May be an argument, and dies with the process.
     """
@@ -69,7 +69,7 @@ class Handle:
 
 
 class StudentProgram:
-    """A file of the student's in its sandbox.
+    """A student's file, run in a sandbox.
 
     Its process starts with the first call; `close` ends it.
 
@@ -81,7 +81,7 @@ class StudentProgram:
     """
 
     def __init__(self, file: Path, scratch: Path, *, until: float | None = None) -> None:
-        """A program.
+        """Prepare to run a program; its process starts at the first request.
 
         Args:
             file: the student's `work.py`.
@@ -109,16 +109,16 @@ class StudentProgram:
 
     @property
     def output(self) -> str:
-        """The end of what the program has printed."""
+        """The end of the program's printed output."""
         return self._process.output if self._process else self._output
 
     @property
     def box(self) -> str:
-        """Which sandbox it runs in, starting it if need be."""
+        """Name of the sandbox; starts the program if necessary."""
         return self._running().box
 
     def call(self, function: str, *args: Any, seconds: float = 10.0, **callbacks: Any) -> Any:
-        """Call a function of the student's; lists arrive as tuples.
+        """Call a student's function; lists arrive as tuples.
 
         Named arguments are passed by name.
 
@@ -132,7 +132,7 @@ class StudentProgram:
         return self._ask(function, seconds, ["call", function, list(args), callbacks], None)
 
     def sample(self, function: str, *args: Any, coins: CoinSource, seconds: float = 10.0) -> Any:
-        """One run of a function of coins. Errors as `call`."""
+        """Run a random function once, with these coins. Errors as `call`."""
         return self._ask(function, seconds, ["call", function, _with_coins(args), {}], coins)
 
     def law(
@@ -143,7 +143,7 @@ class StudentProgram:
         leaves: int = 200_000,
         seconds: float = 60.0,
     ) -> BranchLaw:
-        """The exact law of a function of coins, all branches walked.
+        """The exact law of a random function, by running all branches.
 
         `coins` is the last argument, or where COINS is.
 
@@ -153,7 +153,7 @@ class StudentProgram:
             return walk(_Branches(self, function, _with_coins(args), seconds), floor, leaves)
 
     def new(self, class_name: str, *args: Any, seconds: float = 10.0) -> Handle:
-        """An object of a class of the student's, which stays in its process. Errors as `call`."""
+        """Create an object of a student's class, which stays in its process. Errors as `call`."""
         number = self._ask(class_name, seconds, ["new", class_name, list(args)], None)
         if type(number) is not int:
             raise _foreign_frame()
@@ -167,11 +167,11 @@ class StudentProgram:
         seconds: float = 10.0,
         coins: CoinSource | None = None,
     ) -> Any:
-        """Calls a method of such an object. Errors as `call`."""
+        """Call a method of an object in the student's process. Errors as `call`."""
         return self._ask(name, seconds, ["method", handle, name, list(args)], coins)
 
     def kill(self) -> None:
-        """Ends the process at once, as a power cut would.
+        """Kill the process at once, as a power cut would.
 
         The next call starts a fresh one in the same folder.
         """
@@ -181,7 +181,7 @@ class StudentProgram:
             self._output = process.output
 
     def close(self) -> None:
-        """Ends the process, and all that it has started."""
+        """End the process, and everything that it started."""
         self.kill()
 
     def _running(self) -> Process:
@@ -237,7 +237,7 @@ class StudentProgram:
 
 @contextmanager
 def _naming(function: str) -> Iterator[None]:
-    """Add the function's name to faults that lack it."""
+    """Context that adds the function's name to faults without a name."""
     try:
         yield
     except (StudentException, NotWritten):
@@ -249,7 +249,7 @@ def _naming(function: str) -> Iterator[None]:
 
 
 class _Branches:
-    """The branches of one function, asked of its process with one time limit for all."""
+    """The branches of one function, run in its process within one time limit."""
 
     def __init__(
         self, program: StudentProgram, function: str, arguments: list[Any], seconds: float
@@ -261,7 +261,7 @@ class _Branches:
         self._end = time.monotonic() + seconds
 
     def branch(self, coins: BranchCoins) -> Any:
-        """See `laws.Walker`. The request is that of a call with drawn coins."""
+        """See `laws.Walker`. The request looks like a call with drawn coins."""
         request = ["call", self._function, self._arguments, {}]
         return self._program._ask(  # noqa: SLF001
             self._function, max(0.1, self._end - time.monotonic()), request, coins
@@ -269,7 +269,7 @@ class _Branches:
 
 
 class _Call:
-    """One request to a student's process, which may request coins and callbacks first."""
+    """One request to a student's process, which may ask back for coins and callbacks."""
 
     def __init__(self, process: Process, life: int, coins: CoinSource | None) -> None:
         self._process = process
@@ -279,7 +279,7 @@ class _Call:
         self.answered = False
 
     def answer(self, name: str, request: list[Any], deadline: float, last: float) -> Any:
-        """The value of the request's answer.
+        """Send the request, serve coins and callbacks, and return the value.
 
         Questions in between postpone the deadline, but not beyond `last`.
         """
@@ -358,7 +358,7 @@ class _Call:
 
 
 def _takes(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
-    """Return True if a lent function takes these arguments.
+    """Return True if a callback accepts these arguments.
 
     Otherwise its TypeError is the caller's fault.
     """
@@ -380,7 +380,7 @@ def _describe_miscall(function: Callable[..., Any], given: int) -> str:
 
 
 def _raise(kind: str, rest: tuple[Any, ...], name: str) -> None:
-    """Raise the error that a response other than an answer stands for."""
+    """Raise the error that a response reports."""
     words = [str(part) for part in rest]
     if kind == "unwritten":
         raise NotWritten(

@@ -1,4 +1,4 @@
-"""The sandbox of a student's process: bubblewrap, else another user in a jail, else none.
+"""The sandbox of a student's process: bubblewrap, else a jail with another user, else none.
 
 In the first two there is no network and no file of the grader's or of another student's; the
 interpreter, numpy and PyNaCl can be read, and one folder written. The limits on memory, processes
@@ -66,7 +66,7 @@ _VARIABLES: Final = {
 
 @dataclass(frozen=True)
 class Start:
-    """Command, environment and user of a worker.
+    """Command, environment and user with which to start a worker.
 
     Attributes:
         box: which of `BOXES`.
@@ -86,12 +86,12 @@ class Start:
 
     @property
     def ended_by(self) -> int:
-        """The user all of whose processes may be ended; 0 where a namespace ends them."""
+        """The user id all of whose processes may be killed; 0 if a namespace ends them."""
         return 0 if self.box.startswith("bubblewrap") else self.user
 
 
 def available() -> tuple[str, ...]:
-    """The boxes that may work here, best first; the last always does.
+    """Names of sandboxes that may work here, best first; the last one always works.
 
     `SHUFFLEDP_LAB_BOX` forces one.
     """
@@ -107,7 +107,7 @@ def available() -> tuple[str, ...]:
 
 @cache
 def bubblewrap() -> str | None:
-    """Path of bubblewrap's program: the system's, or the wheel's."""
+    """Path of the program bubblewrap, from the system or a wheel; None without one."""
     if path := shutil.which("bwrap"):
         return path
     with suppress(PackageNotFoundError):
@@ -118,7 +118,7 @@ def bubblewrap() -> str | None:
 
 
 def start(box: str, scratch: Path) -> Start:
-    """Prepare a worker in a box, with one writable folder in `scratch_parent(box)`.
+    """Prepare a worker in a sandbox, with one writable folder in `scratch_parent(box)`.
 
     Raises:
         LabError: the box cannot be prepared.
@@ -140,7 +140,7 @@ def start(box: str, scratch: Path) -> Start:
 
 
 def scratch_parent(box: str) -> Path:
-    """The folder in which the folder of a program in this box has to be made.
+    """The folder in which to create the folder of a program in this sandbox.
 
     Raises:
         LabError: the box cannot be prepared.
@@ -172,7 +172,7 @@ def _worker(folder: str, packages: str) -> tuple[str, ...]:
 
 
 def _interpreter() -> str:
-    """The real interpreter: a virtual environment's link would need the environment in the box."""
+    """Path of the real interpreter, not of a virtual environment's link."""
     return str(Path(sys.executable).resolve())
 
 
@@ -230,7 +230,7 @@ def _bubblewrap_command(scratch: Path, *, as_root: bool) -> Iterator[str]:
 
 
 def _system() -> Iterator[str]:
-    """The interpreter and the libraries it is linked with, read-only."""
+    """Arguments that make the interpreter and its libraries visible, read-only."""
     yield from (
         "--ro-bind",
         "/usr",
@@ -253,7 +253,7 @@ def _system() -> Iterator[str]:
 
 
 def _folders(*paths: Path | str) -> Iterator[str]:
-    """Make empty folders that any user may enter; bubblewrap's own are only root's."""
+    """Arguments that create empty folders which any user may enter, unlike bubblewrap's own."""
     for path in paths:
         yield from ("--perms", "0755", "--dir", str(path))
 
@@ -266,7 +266,7 @@ def _installed_guests() -> Iterator[str]:
 
 @cache
 def guests() -> tuple[Path, ...]:
-    """Files and folders in site-packages of what a student's program may import."""
+    """Files and folders in site-packages that a student's program may import."""
     entries = set()
     for parts in map(distribution, _installed_guests()):
         tops = {
@@ -283,7 +283,7 @@ def guests() -> tuple[Path, ...]:
 
 
 def _owner(scratch: Path) -> int:
-    """Return the user that owns a folder, shared by all programs over it."""
+    """User id that owns a folder, shared by all programs in it."""
     owner = scratch.stat().st_uid
     if owner not in _USERS:
         owner = _reserve_user(scratch)
@@ -293,7 +293,7 @@ def _owner(scratch: Path) -> int:
 
 
 def _reserve_user(scratch: Path) -> int:
-    """A user whom no grader on this machine uses, until the folder has gone or this process ends.
+    """A user id that no other grader uses until the folder or this process is gone.
 
     Two programs of one user would end together: what ends a program ends all processes of its user.
     """
@@ -316,7 +316,7 @@ def _reserve_user(scratch: Path) -> int:
 
 
 def weight(folder: Path) -> int:
-    """Bytes of all files below a folder; what vanishes meanwhile counts nothing.
+    """Bytes of all files below a folder; files that vanish meanwhile count 0.
 
     Stops when it is too much.
     """

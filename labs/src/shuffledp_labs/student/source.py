@@ -22,7 +22,7 @@ MAX_HELPERS: Final = 20
 
 @dataclass(frozen=True)
 class ProgramSource:
-    """A program.
+    """The source of a student's program: work.py and its modules.
 
     Attributes:
         work: the text of work.py.
@@ -34,7 +34,7 @@ class ProgramSource:
 
     @property
     def listing(self) -> str:
-        """All of it, for a reader."""
+        """The whole source as one text, for a reader."""
         return self.work + "".join(
             f"\n\n# ---- {name}.py ----\n{text}" for name, text in self.helpers
         )
@@ -53,7 +53,7 @@ def read_source(file: Path) -> ProgramSource:
 
 
 def digest_of_program(file: Path) -> str:
-    """SHA-256 of work.py and the modules next to it, in hex; of work.py alone, that of the file.
+    """SHA-256 of work.py and the modules next to it, in hex; without modules, the file's.
 
     Raises:
         OSError: one of them cannot be read or is too long.
@@ -66,7 +66,7 @@ def digest_of_program(file: Path) -> str:
 
 
 def _helpers(file: Path) -> Iterator[Path]:
-    """The modules next to a work.py; a program under another name has none."""
+    """The modules next to a work.py; none for a program under another name."""
     if file.name != WORK:
         return
     modules = [

@@ -1,4 +1,4 @@
-"""A filter of system calls for a student's process, where no namespace keeps it from the network.
+"""A filter of system calls that keeps a student's process off the network without namespaces.
 
 Imported by the worker, with the standard library only. The filter needs no rights, holds for all
 that the process starts, and cannot be taken off.
@@ -45,7 +45,7 @@ _SET_NO_NEW_PRIVS: Final = 38
 
 
 def filter_of(machine: str) -> bytes:
-    """The filter as instructions of classic BPF.
+    """The filter as a program of classic BPF.
 
     Raises KeyError for a machine whose numbers are not listed.
     """
@@ -65,7 +65,7 @@ def filter_of(machine: str) -> bytes:
 
 
 def refuse_calls() -> None:
-    """Refuses the calls from now on. Raises OSError or KeyError where that cannot be done."""
+    """Install the filter. Raises OSError or KeyError if that is impossible."""
     instructions = filter_of(platform.machine())
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
     header = struct.pack("HxxxxxxP", len(instructions) // 8, ctypes.addressof(buffer))

@@ -38,11 +38,11 @@ _SAFE: Final = 2**63
 
 
 class WireError(Exception):
-    """The value or the frame cannot cross; the message says why."""
+    """A value or frame cannot be sent; the message says why."""
 
 
 class TaggedValue:
-    """A value with a special meaning on the other side, such as coins or a handle.
+    """A value that the other side treats specially, such as coins or a handle.
 
     Attributes:
         tag: which.
@@ -59,7 +59,7 @@ Special: TypeAlias = Callable[[Any], TaggedValue | None]
 
 
 def pack(value: Any, special: Special | None = None) -> bytes:
-    """The frame of a value, with its head.
+    """Encode a value as a frame with its head.
 
     `special` gives the mark of a value that is not plain, or None.
     """
@@ -77,7 +77,7 @@ def pack(value: Any, special: Special | None = None) -> bytes:
 def unpack(
     body: bytes, marked: Callable[[str, Any], Any] | None = None, *, lists: bool = False
 ) -> Any:
-    """The value of a frame's body.
+    """Decode the value in a frame's body.
 
     Lists are tuples unless `lists`; `marked` gives what a mark stands for.
 
@@ -95,7 +95,7 @@ def unpack(
 
 
 def length(head: bytes) -> int:
-    """Length of the body that a frame's head announces."""
+    """Length of the body, as announced in a frame's head."""
     (size,) = _HEAD.unpack(head)
     if size > MAX_FRAME:
         raise WireError(f"a frame of {size:,} bytes, of at most {MAX_FRAME:,}")
@@ -106,7 +106,7 @@ HEAD_BYTES: Final = _HEAD.size
 
 
 def _containers(body: bytes) -> int:
-    """Upper bound of the number of lists and dicts; a bracket in a text counts, too."""
+    """Upper bound of the number of lists and dicts; brackets in texts count, too."""
     return body.count(b"[") + body.count(b"{")
 
 
@@ -152,7 +152,7 @@ def _bytes(value: bytes, _: Inner) -> Any:
 
 
 def _parts(values: Sequence[Any], inner: Inner) -> list[Any]:
-    """Each part's encoding.
+    """Encode each part.
 
     Long lists hold only numbers or words, which JSON writes as they are.
     """
@@ -184,7 +184,7 @@ _WRITERS: Final[dict[type, Callable[[Any, Inner], Any]]] = {
 
 
 def _unusual(value: Any, special: Special | None, inner: Inner) -> Any:
-    """Encode a nearly plain value (a numpy number, a subclass), or one with a mark."""
+    """Encode a value that is not plain (a numpy number, a subclass), or is tagged."""
     mark = special(value) if special is not None else None
     if mark is not None:
         return inner(mark)
@@ -221,7 +221,7 @@ def _decode(
 
 
 def _parts_of(parts: list[Any], inner: Callable[[Any], Any]) -> list[Any]:
-    """Each part's value.
+    """Decode each part.
 
     Those that JSON has are there already, but for the depth of one of them.
     """

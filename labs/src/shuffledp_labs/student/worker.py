@@ -1,4 +1,4 @@
-"""The process of a student's program, inside the sandbox, with only the standard library.
+"""The worker in the sandbox that runs a student's program, with only the standard library.
 
 Standard input and output carry frames; what the student prints goes to standard error. The first
 frame is the limits, the second the program's source. Requests are answered one after another until
@@ -30,7 +30,7 @@ FILES: Final = {FILE}
 
 
 class BranchCut(BaseException):
-    """This branch is lighter than the grader follows.
+    """Raised to end a branch that is less likely than the grader follows.
 
     No student's `except Exception` catches it.
     """
@@ -45,7 +45,7 @@ class Pipe:
         self._objects: list[Any] = []
 
     def send(self, *parts: Any) -> None:
-        """Sends one frame; `wire.WireError` when a part cannot cross, and then nothing is sent."""
+        """Send one frame; `wire.WireError` if a part cannot be sent, and then nothing is."""
         frame = wire.pack(list(parts))
         # This process is ended, not left: what is still in the buffer of `print` then would be
         # lost.
@@ -55,19 +55,19 @@ class Pipe:
         self._sink.flush()
 
     def receive(self) -> Any:
-        """The next request; leaves when the grader has gone."""
+        """Wait for the next request; exit if the grader has gone."""
         head = self._source.read(wire.HEAD_BYTES)
         if len(head) < wire.HEAD_BYTES:
             os._exit(0)
         return wire.unpack(self._source.read(wire.length(head)), self._resolve, lists=True)
 
     def ask(self, *question: Any) -> Any:
-        """Ask the grader in the middle of a call."""
+        """Ask the grader something in the middle of a call."""
         self.send(*question)
         return self.receive()
 
     def keep(self, thing: Any) -> int:
-        """The handle of an object that stays here."""
+        """Store an object in this process; return its handle."""
         self._objects.append(thing)
         return len(self._objects) - 1
 
@@ -86,7 +86,7 @@ class Pipe:
 
 
 class RemoteCoins:
-    """Coins that the grader answers, one question after another.
+    """Coins whose outcomes the grader decides, one request at a time.
 
     There is no other kind: a program cannot tell whether the answers are drawn or its law is
     walked.
@@ -115,14 +115,14 @@ class RemoteCoins:
 
 
 def checked_below(n: Any) -> int:
-    """The bound of a draw, or what is wrong with it."""
+    """Check the bound of a draw; raise an error that explains a wrong one."""
     if isinstance(n, float) or n != int(n) or n < 1:
         raise ValueError(f"coins.below(n) takes a whole number n of at least 1, not {n!r}")
     return int(n)
 
 
 def checked_flip(p: Any) -> Fraction:
-    """The probability of a flip, or what is wrong with it."""
+    """Check the probability of a flip; raise an error that explains a wrong one."""
     exact = Fraction(p)
     if not 0 <= exact <= 1:
         raise ValueError(f"coins.flip(p) takes a probability from 0 to 1, not {p!r}")
@@ -130,7 +130,7 @@ def checked_flip(p: Any) -> Fraction:
 
 
 def checked_exp(g: Any) -> Fraction:
-    """The exponent of a flip, or what is wrong with it."""
+    """Check the exponent of a flip; raise an error that explains a wrong one."""
     exact = Fraction(g)
     if exact < 0:
         raise ValueError(
@@ -140,7 +140,7 @@ def checked_exp(g: Any) -> Fraction:
 
 
 class Chance:
-    """Notices randomness that a program takes from Python instead of from its coins.
+    """Detects randomness that a program takes from Python instead of its coins.
 
     A program that tosses a coin of its own once in a thousand runs would answer alike in most
     repetitions.
@@ -178,7 +178,7 @@ class Chance:
         return moved[0] if moved else self._taken
 
     def _new_ones(self, states: list[Any]) -> set[str]:
-        """The generators that are there for the first time."""
+        """The names of generators that did not exist before."""
         new = {
             name for name, state in zip(self._NAMES, states, strict=True) if state is not None
         } - self._loaded
@@ -202,12 +202,12 @@ class Chance:
 
 
 def _comparable(state: Any) -> tuple[Any, ...]:
-    """Numpy's state of its old generator, with the array in it as bytes."""
+    """State of numpy's old generator, with its array as bytes, for comparison."""
     return (state[1].tobytes(), *state[2:])
 
 
 class Helpers(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Finds and loads the modules that stand next to the student's work.py, from their text."""
+    """Finds and loads the modules next to the student's work.py, from their source text."""
 
     def __init__(self, texts: dict[str, str]) -> None:
         self._texts = texts
@@ -223,7 +223,7 @@ class Helpers(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return self._texts[fullname]
 
     def get_code(self, fullname: str) -> types.CodeType:
-        """The module's code; a traceback names its file and can show its lines."""
+        """The module's code, so that tracebacks name its file and can show its lines."""
         file = f"{fullname}.py"
         text = self._texts[fullname]
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -236,7 +236,7 @@ class Helpers(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 
 class Program:
-    """The student's module, and the requests that it answers."""
+    """The student's module, and the requests to it."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
@@ -259,19 +259,19 @@ class Program:
         self._module = module
 
     def serve(self, request: list[Any]) -> None:
-        """Answers one request."""
+        """Answer one request."""
         name, *arguments = request
         self._pipe.send(*getattr(self, f"do_{name}")(*arguments))
 
     def do_load(self, source: str, helpers: dict[str, str]) -> tuple[Any, ...]:
-        """The student's source, at the start."""
+        """Load the student's source, the first request."""
         self.load(source, helpers)
         return ("done", None, "")
 
     def do_call(
         self, function: str, arguments: list[Any], named: dict[str, Any]
     ) -> tuple[Any, ...]:
-        """Calls a function of the student's."""
+        """Call a student's function."""
         self._chance.watch()
         try:
             value = self._function(function)(
@@ -282,12 +282,12 @@ class Program:
         return ("done", value, self._chance.find_used())
 
     def do_new(self, name: str, arguments: list[Any]) -> tuple[Any, ...]:
-        """Makes an object of a class of the student's, which stays here."""
+        """Create an object of a student's class, which stays in this process."""
         instance = self._function(name)(*self._fill_all(arguments, RemoteCoins(self._pipe)))
         return ("done", self._pipe.keep(instance), "")
 
     def do_method(self, thing: Any, name: str, arguments: list[Any]) -> tuple[Any, ...]:
-        """Calls a method of an object that stays here."""
+        """Call a method of an object in this process."""
         method = getattr(thing, name, None)
         if method is None:
             return ("missing", f"{type(thing).__name__}.{name}")
@@ -316,7 +316,7 @@ class MissingError(Exception):
 
 
 def where(error: BaseException) -> str:
-    """The place in the student's files at which an exception arose."""
+    """The line of the student's files at which an exception was raised."""
     file, line = FILE, 0
     trace = error.__traceback__
     while trace is not None:
@@ -331,7 +331,7 @@ def where(error: BaseException) -> str:
 
 
 def describe_error(error: BaseException) -> list[str]:
-    """An exception of the student's, as the grader is told it."""
+    """Describe a student's exception for the grader."""
     try:
         message = error.msg if isinstance(error, SyntaxError) else str(error)
     except Exception:  # noqa: BLE001 - the student's own __str__
@@ -342,7 +342,7 @@ def describe_error(error: BaseException) -> list[str]:
 
 
 def answer(program: Program, pipe: Pipe) -> None:
-    """Serves the next request, whatever the student's code raises."""
+    """Answer the next request, whatever the student's code raises."""
     request = pipe.receive()
     try:
         program.serve(request)
@@ -357,7 +357,7 @@ def answer(program: Program, pipe: Pipe) -> None:
 
 
 def confine(root: str, user: int, limits: dict[str, int]) -> None:
-    """Enter another root folder, another user and limits, also for child processes.
+    """Enter another root folder, user and limits, which child processes inherit.
 
     None of them can be undone. An empty root and user 0 leave the old ones.
     """
@@ -394,7 +394,7 @@ def _enter(root: str) -> Callable[[], None]:
 
 
 def main() -> None:
-    """Serves until the grader closes the pipe."""
+    """Answer requests until the grader closes the pipe."""
     source = os.fdopen(os.dup(0), "rb")
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # prints, and those of libraries, are no frames

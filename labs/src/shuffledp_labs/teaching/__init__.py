@@ -1,1 +1,1 @@
-"""Commands around a lab: starting and checking it, and the instructor's tools."""
+"""Commands for the labs: starting and checking a lab, and the instructor's tools."""

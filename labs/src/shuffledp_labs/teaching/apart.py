@@ -1,4 +1,4 @@
-"""Runs our own modules in separate processes, and leaves none of them behind.
+"""Runs this package's modules in separate processes, and ends all of them.
 
 A process gets its task on standard input and answers with one JSON object on standard output. It
 also gets the reading end of a pipe into which nothing is written: its end means that the waiting
@@ -21,7 +21,7 @@ SAID: Final = 300
 
 
 class Apart:
-    """The processes under way. Thread-safe."""
+    """The separate processes that are running. Thread-safe."""
 
     def __init__(self) -> None:
         self._processes: set[subprocess.Popen[bytes]] = set()

@@ -33,7 +33,7 @@ course_app = typer.Typer(no_args_is_help=True, help="Manage a course's key and s
 
 
 def add_to(app: typer.Typer) -> None:
-    """Puts the commands of this module into an app."""
+    """Add the commands of this module to an app."""
     for command in (report, viva, doctor, grade, gradebook, bundle, instructor):
         app.command()(command)
     app.add_typer(course_app, name="course")
@@ -195,7 +195,7 @@ def instructor(
 
 
 class BundleKind(StrEnum):
-    """For whom an archive is."""
+    """Purpose of an archive: for students, or for a grading service."""
 
     STUDENT = "student"
     GRADESCOPE = "gradescope"

@@ -1,4 +1,4 @@
-"""Grades one submission, in a process of its own.
+"""Grades one submission in its own process.
 
 `python -m shuffledp_labs.teaching.autograder SERVICE LAB FOLDER` runs inside a grading service. It
 always writes the file that the service expects, with the error if there was one: a service shows a
@@ -37,7 +37,7 @@ TROUBLE: Final = "Your instructor has to look at this: the autograder says: "
 
 
 def main() -> int:
-    """Run what the arguments ask for, and return the exit code.
+    """Run the mode that the arguments name; return the exit code.
 
     Services expect 0 whenever there is a result.
     """
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def on_gradescope(lab: Lab, root: Path, *, system: bool) -> None:
-    """Grades `root/submission` into `root/results/results.json`."""
+    """Grade `root/submission`, and write `root/results/results.json`."""
     results = root / "results"
     results.mkdir(exist_ok=True)
     file = results / "results.json"
@@ -77,7 +77,7 @@ def on_gradescope(lab: Lab, root: Path, *, system: bool) -> None:
 
 
 def on_classroom50(lab: Lab, folder: Path, *, system: bool) -> None:
-    """Grades the checkout into its result.json.
+    """Grade the checkout, and write its result.json.
 
     Raises:
         ShuffleDPError: there is no result; the runner then makes one that says so.
@@ -115,7 +115,7 @@ def _grade_one(
 
 
 def _find_submission(folder: Path, student: str) -> StudentSubmission:
-    """Find the work.py of a submission that has a folder around it."""
+    """Find the work.py in a submission, which may be inside a folder."""
     for candidate in find_submissions(folder):
         if candidate.folder is not None:
             return StudentSubmission(student, candidate.folder)
@@ -155,7 +155,7 @@ class _Writer(Watcher):
 
 
 def grade_task(task: dict[str, Any]) -> dict[str, Any]:
-    """Run the checks of a task; returns the answer for standard output."""
+    """Run the checks of a task; return the answer to write to standard output."""
     lab = lab_of(task["lab"])
     folder = Path(task["folder"])
     nonce = bytes.fromhex(task["nonce"])

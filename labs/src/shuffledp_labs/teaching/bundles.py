@@ -41,7 +41,7 @@ _LONG_AGO: Final = (2026, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class LabBundle:
-    """The files of an archive by their paths in it.
+    """The files of an archive, by path.
 
     `programs` are executable, `secret` ones only for their owner.
     """
@@ -53,7 +53,7 @@ class LabBundle:
 
 @dataclass(frozen=True)
 class Wheels:
-    """Sources of an archive's wheels.
+    """Where to find the wheels for an archive.
 
     Attributes:
         folders: wheels that are at hand, such as those of `make wheels`.
@@ -68,7 +68,7 @@ class Wheels:
 
 @dataclass(frozen=True)
 class Choices:
-    """An instructor's choices for a bundle: system checks, and pip's requirement."""
+    """An instructor's choices for a bundle: system checks, and the requirement for pip."""
 
     system: bool = True
     requirement: str = field(default_factory=lambda: f"shuffledp-labs=={version('shuffledp-labs')}")
@@ -76,7 +76,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Packing:
-    """The options of `lab bundle`."""
+    """Options of the command `lab bundle`."""
 
     lab: int
     kind: str
@@ -90,7 +90,7 @@ class Packing:
 
 
 def pack(packing: Packing) -> str:
-    """Writes the archive that is asked for, and says what it is."""
+    """Write the requested archive; return a description of it."""
     lab = lab_of(packing.lab)
     if packing.key is not None and packing.kind != "gradescope":
         raise UsageError("only a bundle for Gradescope may hold the course's key: leave --key out")
@@ -120,7 +120,7 @@ def pack(packing: Packing) -> str:
 
 
 def student(lab: Lab) -> LabBundle:
-    """The folder of a lab as `lab start` makes it."""
+    """The folder of a lab as `lab start` creates it."""
     return LabBundle(
         {f"lab-{lab.number}/{name}": data for name, data in _student_files(lab).items()}
     )
@@ -160,7 +160,7 @@ def classroom50(lab: Lab, choices: Choices) -> LabBundle:
 
 
 def actions(lab: Lab, choices: Choices) -> LabBundle:
-    """A repository for students whose workflow checks every push."""
+    """A template repository for students, whose workflow checks every push."""
     words = {
         "LAB": str(lab.number),
         "REQUIREMENT": _quotable(choices.requirement),
@@ -171,7 +171,7 @@ def actions(lab: Lab, choices: Choices) -> LabBundle:
 
 
 def write(bundle: LabBundle, archive: Path, most: int | None = None) -> int:
-    """Writes the archive, whole or not at all; its bytes.
+    """Write an archive atomically; return its length in bytes.
 
     `OutputError` where it would be larger than `most`.
     """
@@ -239,7 +239,7 @@ def _quotable(requirement: str) -> str:
 
 
 def _collect_wheels(wheels: Wheels) -> dict[str, bytes]:
-    """All wheels that shuffledp-labs needs, and pip's, in the versions that are installed here."""
+    """All wheels that shuffledp-labs and pip need, in the versions installed here."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "constraints.txt").write_text("\n".join(sorted(_installed_versions())))

@@ -50,7 +50,7 @@ class PlannedLab(Section, frozen=True, kw_only=True):
 
 
 class LabCourse(Section, frozen=True, kw_only=True):
-    """The contents of `course.toml`. `key` is relative to that file.
+    """The settings in `course.toml`; `key` is relative to that file.
 
     `late_points` are lost for each day after a lab is due, and later than `late_days` after it a
     submission gets none.
@@ -70,7 +70,7 @@ class LabCourse(Section, frozen=True, kw_only=True):
             raise ValueError("a lab is listed twice")
 
     def points_when_late(self, number: int, points: int, submitted: date) -> int:
-        """The points of a submission of one lab, less those for days after it was due.
+        """Points of a submission after the deduction for late days.
 
         Raises:
             UsageError: the course does not do this lab.
@@ -103,7 +103,7 @@ def plan(numbers: Sequence[int], first: date, days: int) -> tuple[PlannedLab, ..
 
 
 def numbers_of(text: str) -> tuple[int, ...]:
-    """The labs that `all`, `security`, `privacy` or a list such as 1,3,7 names.
+    """Parse the labs named by `all`, `security`, `privacy` or a list such as 1,3,7.
 
     `UsageError` for anything else.
     """
@@ -125,7 +125,7 @@ def numbers_of(text: str) -> tuple[int, ...]:
 
 
 def init_course(folder: Path, name: str, labs: Iterable[PlannedLab]) -> None:
-    """Create a course's folder with key, plan, and a .gitignore for the key.
+    """Create a course's folder with a key, a plan, and a .gitignore for the key.
 
     Nothing that is there is overwritten: a lost key would make every result of the course
     unrepeatable.
@@ -148,12 +148,12 @@ def init_course(folder: Path, name: str, labs: Iterable[PlannedLab]) -> None:
 
 
 def load_course(folder: Path) -> LabCourse:
-    """The course in a folder, or in that `course.toml`."""
+    """Load the course from a folder, or from its `course.toml`."""
     return load_config(folder / COURSE_FILE if folder.is_dir() else folder, LabCourse)
 
 
 def load_key(path: Path) -> bytes:
-    """The key of a course.
+    """Load the key of a course.
 
     `ConfigError` when it is none, or when others than its owner may read it.
     """

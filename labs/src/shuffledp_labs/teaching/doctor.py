@@ -54,7 +54,7 @@ CALL_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """Result of one examination. `remedy` is what to do, empty if all is well."""
+    """Result of one examination. `remedy` says what to do; it is empty if all is well."""
 
     name: str
     state: Literal["ok", "note", "wrong"]
@@ -63,7 +63,7 @@ class DoctorFinding:
 
 
 def examine(folder: Path) -> Iterator[DoctorFinding]:
-    """All findings, one after another; `folder` is where the labs are going to be."""
+    """Yield all findings; `folder` is the intended place of the labs."""
     for look in (
         _python,
         _machine,

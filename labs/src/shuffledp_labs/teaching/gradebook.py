@@ -1,4 +1,4 @@
-"""Fill a gradebook that Canvas or Moodle exported with the points of a graded class.
+"""Fills a gradebook exported from Canvas or Moodle with the points of a graded class.
 
 Every cell but those of one column stays as it was, so the file can be imported again. A row is
 found by the column that holds the names of the submissions' folders.
@@ -54,7 +54,7 @@ class CsvTable:
 
 @dataclass(frozen=True)
 class FilledGradebook:
-    """A gradebook with points.
+    """A gradebook with the points filled in, and unmatched students.
 
     Attributes:
         text: the CSV file.
@@ -68,7 +68,7 @@ class FilledGradebook:
 
 
 def read_table(file: Path) -> CsvTable:
-    """Read a CSV file with a line of columns.
+    """Read a CSV file whose first line names the columns.
 
     Raises:
         LabUsageError: it cannot be read, or is not such a file.
@@ -94,7 +94,7 @@ def read_table(file: Path) -> CsvTable:
 def points_of_class(
     results: CsvTable, course: LabCourse | None, lab: int, submitted: Mapping[str, date]
 ) -> dict[str, int]:
-    """The points of each student: checks, predictions, explanations, less those for late days.
+    """Points of each student: checks, predictions, explanations, less late deductions.
 
     Raises:
         LabUsageError: the table is not `results.csv`, or explanations are not numbers to 20.
@@ -131,7 +131,7 @@ def _number(student: str, cell: str, most: int) -> int:
 
 
 def read_submission_days(file: Path) -> dict[str, date]:
-    """The day on which each student handed in, from a CSV file with columns student and submitted.
+    """Read each student's day of submission from a CSV with columns student and submitted.
 
     A time is written as 2026-10-12 or 2026-10-12T09:30, in the course's own time.
 
@@ -155,7 +155,7 @@ def read_submission_days(file: Path) -> dict[str, date]:
 def fill_gradebook(
     gradebook: CsvTable, points: Mapping[str, int], column: str, id_column: str | None = None
 ) -> FilledGradebook:
-    """Put points into a column of a gradebook, which is added if it is not there.
+    """Write points into a column of a gradebook, which is added if missing.
 
     Args:
         gradebook: as Canvas or Moodle exported it.
@@ -187,7 +187,7 @@ def fill_gradebook(
 def _names(
     gradebook: CsvTable, points: Mapping[str, int], id_column: str | None
 ) -> tuple[str, ...]:
-    """The name of each row's student, as a submission's folder is called."""
+    """Name of the student in each row, in the form of submission folders."""
     best: tuple[str, ...] = ()
     most = CERTAIN_ROWS - 1
     for names in _candidates(gradebook, id_column):
@@ -211,7 +211,7 @@ def _candidates(gradebook: CsvTable, id_column: str | None) -> Iterator[tuple[st
 
 
 def write_gradebook(file: Path, filled: FilledGradebook) -> None:
-    """Write the file for its owner only.
+    """Write the file, readable only by its owner.
 
     Raises:
         OutputError: it cannot be written.

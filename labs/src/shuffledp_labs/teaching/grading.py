@@ -1,4 +1,4 @@
-"""`lab grade`: grades the submissions of a class, several at a time, each in its own process.
+"""`lab grade`: grades a class's submissions in parallel, each in its own process.
 
 A submission can disturb only its own grading process: the others are still graded, and the
 submission's row says what happened. A graded submission is graded again only if one of its files
@@ -50,7 +50,7 @@ SPARE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class GradeRequest:
-    """The options of the command."""
+    """Options of the command `lab grade`."""
 
     lab: int
     submissions: Path
@@ -66,7 +66,7 @@ class GradeRequest:
 
 
 def grade_class(request: GradeRequest, say: Callable[[str], None]) -> bool:
-    """Grade a class and print a summary; returns True if every submission has a result."""
+    """Grade a class and print a summary; return True if every submission has a result."""
     lab = lab_of(request.lab)
     submissions = _select(find_submissions(request.submissions), request.students)
     grading = _grading(lab, request)
@@ -94,7 +94,7 @@ def grade_class(request: GradeRequest, say: Callable[[str], None]) -> bool:
 
 
 def _most_lost(lab: Lab, rows: Sequence[TableRow]) -> list[tuple[str, int]]:
-    """The check that most submissions fail, with their number; empty if none fails."""
+    """The check that most submissions fail, with their number; empty if all pass."""
     lost = Counter(
         check.name
         for row in rows
@@ -123,7 +123,7 @@ def _with_similar_programs(
 
 
 def require_sandbox() -> None:
-    """Refuse to grade where a student's program would have the grader's rights.
+    """Refuse to grade if a student's program would have the grader's rights.
 
     Raises:
         LabUsageError: no sandbox works on this machine.
@@ -136,7 +136,7 @@ def require_sandbox() -> None:
 
 
 def confinement() -> str:
-    """The sandbox that a student's program gets on this machine; "none" without any."""
+    """Name of the sandbox that a student's program gets on this machine, or "none"."""
     return working_box()
 
 
@@ -190,7 +190,7 @@ def _write_reports(
 
 
 class GradedMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The mark of a completed grading: digest of the files, and points of predictions."""
+    """Record of a completed grading: digest of the files, and points for predictions."""
 
     digest: str
     predictions: int
@@ -220,7 +220,7 @@ class Grading:
 
     @property
     def seconds(self) -> float:
-        """Limit for one submission."""
+        """Time limit for one submission, in seconds."""
         return SPARE_SECONDS + sum(
             check.seconds for check in self.lab.checks if self.system or not check.system
         )
@@ -232,7 +232,7 @@ def grade(
     jobs: int,
     progress: Callable[[int, int], None],
 ) -> tuple[TableRow, ...]:
-    """Grades all of them, `jobs` at a time, and writes the table after each.
+    """Grade all submissions, `jobs` at a time; write the table after each.
 
     `progress` is called with the number of graded submissions.
 
@@ -311,7 +311,7 @@ def _job(grading: Grading, submission: StudentSubmission, folder: Path) -> dict[
 
 
 def faults(result: LabResult | None) -> str:
-    """Describe the grader's or the machine's faults in a result, for the instructor.
+    """Describe faults of the grader or machine in a result, for the instructor.
 
     Empty where nothing is.
     """
@@ -349,5 +349,5 @@ def _write_table(grading: Grading, rows: Sequence[TableRow]) -> None:
 
 
 def write_json(file: Path, content: dict[str, Any]) -> None:
-    """Writes a document for another program, whole or not at all."""
+    """Write a JSON document for another program atomically."""
     write_atomic(file, json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n")

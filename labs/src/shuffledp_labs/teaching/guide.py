@@ -1,4 +1,4 @@
-"""The instructor's guide of a lab; in a checkout, not in the students' package."""
+"""The instructor's guide of a lab, which only a checkout has, not the students' package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shuffledp_labs.installed import lab as lab_of
 
 
 def guide(number: int) -> str:
-    """The guide of a lab as Markdown.
+    """The guide of a lab, as Markdown.
 
     Raises:
         NotInstalledError: this installation is a student's.
@@ -28,7 +28,7 @@ def guide(number: int) -> str:
 
 
 def write_page(number: int, folder: Path) -> Path:
-    """Write the guide as an HTML page that only its owner can read, and return its path.
+    """Write the guide as an HTML page that only its owner can read; return its path.
 
     Raises:
         NotInstalledError: see `guide`.

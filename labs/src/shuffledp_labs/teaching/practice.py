@@ -1,4 +1,4 @@
-"""`lab check` and `lab run`: a student's own runs, on instances that are drawn for them."""
+"""`lab check` and `lab run`: a student's own runs, on fresh instances."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shuffledp_labs.teaching.terminal import Screen
 def check(
     number: int, folder: Path | None, step: str | None, *, system: bool, quiet: bool = False
 ) -> LabResult:
-    """Run a lab's checks on a fresh instance, show each, and store the results.
+    """Run a lab's checks on a fresh instance, show each result, and store them.
 
     A run that leaves checks out has a file of its own, and never replaces the result of all of
     them.

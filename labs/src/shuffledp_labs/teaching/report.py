@@ -63,7 +63,7 @@ _OUTCOMES: Final = {
 
 @dataclass(frozen=True)
 class PredictedAnswer:
-    """A question before the lab, and what was answered."""
+    """A question before the lab, and the student's answer."""
 
     question: str
     answer: str
@@ -71,7 +71,7 @@ class PredictedAnswer:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a report shows. `result` is None before the first `check`."""
+    """Everything that a report shows. `result` is None before the first `check`."""
 
     number: int
     title: str
@@ -88,7 +88,7 @@ class Report:
 
 
 def page(report: Report) -> str:
-    """The whole file."""
+    """The report as a whole HTML file."""
     heading = f"Lab {report.number}: {report.title}"
     body = "\n".join(
         part
@@ -176,7 +176,7 @@ def _predictions(report: Report) -> Iterator[str]:
 
 
 def _with_code(words: str) -> str:
-    """Escape text, and format what is between two backticks as code."""
+    """Escape text, and format words between backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
 
 
@@ -207,7 +207,7 @@ def _code(report: Report) -> Iterator[str]:
 
 
 def data_address(file: Path) -> str:
-    """A picture as an address that holds it, empty for what is none or too large."""
+    """A picture as a data URL; "" if there is none or it is too large."""
     kind = _KINDS.get(file.suffix.lower())
     try:
         data = (
@@ -223,7 +223,7 @@ def data_address(file: Path) -> str:
 
 
 def as_html(words: str) -> str:
-    """Render Markdown without raw HTML, and without pictures, which would be loaded."""
+    """Render Markdown without raw HTML and without pictures, which browsers would load."""
     from markdown_it import MarkdownIt
 
     rendered: Any = (
@@ -233,7 +233,7 @@ def as_html(words: str) -> str:
 
 
 def highlight_source(source: str) -> str:
-    """A program with line numbers and coloured words."""
+    """A program as HTML, with line numbers and highlighted syntax."""
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
@@ -249,7 +249,7 @@ def _style() -> str:
 
 
 def write_report(number: int, folder: Path | None, result: Path | None, to: Path | None) -> Path:
-    """Writes the report of a folder, and says where."""
+    """Write the report of a folder; return its path."""
     work_folder = _work_folder(number, folder)
     file = to or work_folder / "report.html"
     text = page(
@@ -267,7 +267,7 @@ def write_report(number: int, folder: Path | None, result: Path | None, to: Path
 
 
 def report_of(lab: Lab, work_folder: Path, result: LabResult | None, student: str) -> Report:
-    """All that a report shows of a folder."""
+    """Collect everything that the report of a folder shows."""
     answers = predictions_of(lab, work_folder)
     return Report(
         number=lab.number,
@@ -376,7 +376,7 @@ def _with_unit(answer: object, unit: str) -> str:
 
 
 def _listing(work: Path) -> str:
-    """The whole program, as far as it can be read."""
+    """The whole program, as far as it is readable."""
     try:
         return read_source(work).listing
     except LabUsageError:

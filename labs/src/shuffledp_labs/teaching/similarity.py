@@ -1,4 +1,4 @@
-"""Programs of a class that are equal or nearly equal: a reason to ask, not a proof.
+"""Finds equal or nearly equal programs in a class: a reason to ask, not a proof.
 
 Programs are compared as tokens, without comments and layout. Nearly equal programs share most runs
 of tokens that the stub does not have, whatever their names are called.
@@ -38,14 +38,14 @@ _LAYOUT: Final = {
 
 @dataclass(frozen=True)
 class ProgramTokens:
-    """The tokens of a program, as written and with all names alike."""
+    """The tokens of a program, as written and with all names replaced by one."""
 
     exact: tuple[str, ...]
     runs: frozenset[tuple[str, ...]]
 
 
 def similar_programs(sources: Mapping[str, str], stub: str) -> dict[str, str]:
-    """For each student whose program resembles others': their names, as a cell of the table.
+    """For each student with a similar program elsewhere: the others' names, as a table cell.
 
     Args:
         sources: the text of each student's program.
@@ -66,7 +66,7 @@ def similar_programs(sources: Mapping[str, str], stub: str) -> dict[str, str]:
 
 
 def program_tokens(text: str) -> ProgramTokens:
-    """The tokens of a program; of one that cannot be read to its end, those before the error."""
+    """The tokens of a program; if it has a syntax error, those before the error."""
     exact: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):

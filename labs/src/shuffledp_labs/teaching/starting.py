@@ -1,4 +1,4 @@
-"""The folder that a student works in: made by `lab start`, found again by the other commands."""
+"""The folder in which a student works: `lab start` creates it, other commands find it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class WorkFolder:
-    """A student's folder of one lab.
+    """A student's folder for one lab.
 
     Attributes:
         path: where it is.
@@ -48,7 +48,7 @@ class WorkFolder:
 
     @property
     def work(self) -> Path:
-        """The student's program."""
+        """Path of the student's program."""
         return self.path / "work.py"
 
     @property
@@ -58,16 +58,16 @@ class WorkFolder:
 
     @property
     def result(self) -> Path:
-        """The result of the last `lab check` of all checks."""
+        """Path of the result of the last complete `lab check`."""
         return self.path / RESULT
 
     @property
     def partial(self) -> Path:
-        """The result of the last `lab check` that left some out: it does not replace one of all."""
+        """Path of the result of the last `lab check` that omitted some checks."""
         return self.path / PARTIAL
 
     def practice_key(self) -> bytes:
-        """The key that practice draws its instances with, made at the first use."""
+        """The key that determines practice instances, created at first use."""
         file = self.path / KEY
         if not file.is_file() or file.stat().st_size != KEY_BYTES:
             file.parent.mkdir(exist_ok=True)
@@ -76,7 +76,7 @@ class WorkFolder:
 
 
 def start(lab: Lab, folder: Path | None = None, student: str = "") -> WorkFolder:
-    """Makes the folder of a lab.
+    """Create the folder of a lab.
 
     What is there already stays as it is: existing work is never overwritten.
     """
@@ -110,7 +110,7 @@ def start(lab: Lab, folder: Path | None = None, student: str = "") -> WorkFolder
 
 
 def find(number: int, folder: Path | None = None) -> WorkFolder:
-    """The student's folder of a lab: the one named, or lab-N here, or this one."""
+    """Find the student's folder of a lab: the given one, lab-N here, or the current one."""
     for path in (folder,) if folder else (Path(f"lab-{number}"), Path()):
         try:
             mark = msgspec.json.decode((path / MARK).read_bytes(), type=Mark)

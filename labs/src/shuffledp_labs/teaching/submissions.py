@@ -41,7 +41,7 @@ class StudentSubmission:
 
     @property
     def digest(self) -> str:
-        """Digest of the files that the points depend on; a new one requires regrading.
+        """Digest of the files that determine the points; a change requires regrading.
 
         Raises:
             OSError: the program cannot be read or is too long.
@@ -61,7 +61,7 @@ class StudentSubmission:
 
 
 def find_submissions(folder: Path) -> tuple[StudentSubmission, ...]:
-    """All submissions of a folder: one for each folder in it, named by it.
+    """All submissions in a folder, one per subfolder, named after the subfolder.
 
     A folder without work.py, or with two, is a submission that cannot be graded, and says so in the
     results.
@@ -81,13 +81,13 @@ def find_submissions(folder: Path) -> tuple[StudentSubmission, ...]:
 
 
 def student_name(text: str) -> str:
-    """Make a name that is valid for files and columns, and not a file of the results."""
+    """Make a name valid for files and columns, and different from the results' file names."""
     name = _STRANGE.sub("_", normalize("NFC", text)).lstrip(".-_")[:NAME_LENGTH] or "nameless"
     return f"{name}_" if name.lower().endswith(".csv") else name
 
 
 def _with_own_names(submissions: Iterable[StudentSubmission]) -> Iterator[StudentSubmission]:
-    """Number repeated names, so that each submission has its own row and folder."""
+    """Number repeated names, so that each submission has a unique row and folder."""
     taken: set[str] = set()
     for submission in submissions:
         numbered = (f"{submission.student}_{number}" for number in count(2))
@@ -123,7 +123,7 @@ def _in_folder(entry: Path) -> StudentSubmission:
 
 
 def _plain(file: Path, entry: Path) -> bool:
-    """Return True for a file of the submission itself, not a link to another file."""
+    """Return True for a regular file inside the submission, not a link elsewhere."""
     return (
         file.is_file() and not file.is_symlink() and file.resolve().is_relative_to(entry.resolve())
     )

@@ -27,7 +27,7 @@ NO_BOX = (
 
 
 class Screen(Watcher):
-    """One line for each check, and a line that moves while it runs."""
+    """Shows one line for each check, and a progress line while it runs."""
 
     def __init__(self, file: Path, *, quiet: bool = False) -> None:
         self._file = file
@@ -68,7 +68,7 @@ class Screen(Watcher):
         write_result(self._file, result)
 
     def closes(self, result: LabResult) -> None:
-        """The sum, at the end."""
+        """Show the sum of points at the end."""
         self._stop()
         if result.box == "none":
             self._console.print(NO_BOX, style="bold red")

@@ -1,4 +1,4 @@
-"""Three questions for a conversation of five minutes about a student's own run and own code.
+"""Three questions for a five-minute conversation on a student's own run and code.
 
 The repository of the labs is public, and a solution can be copied; who copied it cannot answer
 these. One question is about a sentence that a check said of this student's instance, one about a
@@ -54,7 +54,7 @@ LONGEST: Final = 70
 
 @dataclass(frozen=True)
 class VivaQuestion:
-    """A question, and what a good answer mentions, which only the examiner sees."""
+    """A question, and what a good answer mentions (only for the examiner)."""
 
     text: str
     listen_for: str
@@ -62,7 +62,7 @@ class VivaQuestion:
 
 @dataclass(frozen=True, order=True)
 class _Turn:
-    """A place in a program where a small change makes another program."""
+    """A position in a program where a small change gives another program."""
 
     line: int
     change: str
@@ -76,7 +76,7 @@ def viva(
     source: str,
     stub: str,
 ) -> tuple[VivaQuestion, VivaQuestion, VivaQuestion]:
-    """The three questions on a result.
+    """The three questions about a result.
 
     Args:
         result: of the run that is talked about.
@@ -198,7 +198,7 @@ def _change(node: ast.AST) -> str | None:
 
 
 def _numeric(*operands: ast.expr) -> bool:
-    """Return True if no operand is plainly a sequence or a text.
+    """Return True if no operand is obviously a sequence or text.
 
     With another operator that would be a TypeError, not a question.
     """

@@ -49,7 +49,7 @@ class TelemetryExporter:
     """Exporter of the traces of rounds to one OTLP endpoint, over gRPC."""
 
     def __init__(self, endpoint: str) -> None:
-        """Connect to the collector at the URL `endpoint`, such as https://collector.example:4317.
+        """Prepare to send to the collector at the URL `endpoint`, as in https://example.com:4317.
 
         The standard variables `OTEL_EXPORTER_OTLP_*` add headers and certificates.
 

@@ -152,7 +152,7 @@ def stop_all(folder: Path) -> list[str]:
 
 
 def look(folder: Path) -> list[ProcessHealth]:
-    """Check the health of every process."""
+    """Health of every process of the deployment."""
 
     async def health(member: DeployedProcess) -> str:
         if not member.process.running:

@@ -42,7 +42,7 @@ class Devices:
 
     @asynccontextmanager
     async def connect(self, number: int, *, window: int = 65_535) -> AsyncIterator[list[RawCaller]]:
-        """Open `number` connections, or as many as the party accepts."""
+        """Context with `number` open connections, or as many as the party accepts."""
         callers: list[RawCaller] = []
         try:
             for _ in range(number):
@@ -61,7 +61,7 @@ class Devices:
     async def stuck_readers(
         self, round_id: str, number: int, method: str = GET_BOARD
     ) -> AsyncIterator[list[RawCaller]]:
-        """Open calls that request a board (or a result) and never read it."""
+        """Context with open calls that request a board (or a result) and never read it."""
         request = message(analyst_pb2.GetBoardRequest(round_id=round_id).SerializeToString())
         async with self.connect(-(-number // CALLS), window=0) as callers:
             await self._call(callers, number, method, request, end=True)
@@ -71,7 +71,7 @@ class Devices:
     async def unfinished_messages(
         self, number: int, length: int, method: str = SUBMIT
     ) -> AsyncIterator[list[RawCaller]]:
-        """Open calls whose first message lacks its last byte."""
+        """Context with open calls whose first message lacks its last byte."""
         async with self.connect(-(-number // CALLS)) as callers:
             await self._call(callers, number, method, message(bytes(length - 1), length), end=False)
             yield callers
@@ -80,7 +80,7 @@ class Devices:
     async def silent_calls(
         self, number: int, connections: int = 4, method: str = SUBMIT
     ) -> AsyncIterator[list[RawCaller]]:
-        """Open calls that send no request."""
+        """Context with open calls that send no request."""
         async with self.connect(connections) as callers:
             await self._call(callers, number, method, b"", end=False)
             yield callers
@@ -89,7 +89,7 @@ class Devices:
     async def unbacked_envelopes(
         self, round_id: str, number: int, length: int
     ) -> AsyncIterator[list[RawCaller]]:
-        """Send submissions with forged credential and claim, and a truncated envelope."""
+        """Context with submissions of forged credential and claim, and a truncated envelope."""
         header = node_pb2.SubmissionHeader(round_id=round_id, credential=_FORGED, claim=_FORGED)
         first = message(node_pb2.SubmitRequest(header=header).SerializeToString())
         chunk = node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=0, data=bytes(length)))
@@ -123,7 +123,7 @@ _FORGED: Final = (
 def silent_connections(
     address: str, number: int, source: str = "127.0.0.2"
 ) -> Iterator[list[socket.socket]]:
-    """Open TCP connections of strangers, on which nothing is ever sent."""
+    """Context with open TCP connections of strangers, on which nothing is ever sent."""
     sockets: list[socket.socket] = []
     try:
         for _ in range(number):

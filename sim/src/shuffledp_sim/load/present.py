@@ -1,4 +1,4 @@
-"""Presentation of a load report: text, a picture, a self-contained page."""
+"""Presentation of a load report as text, as a picture, or as a self-contained page."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def write_report(report: LoadReport, timeline: Timeline, file: Path) -> None:
 
 
 def draw(report: LoadReport, timeline: Timeline) -> Figure:
-    """Draws latency over time, its distribution, throughput, and the time of each stage."""
+    """Plot latency over time, its distribution, throughput, and the time of each stage."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 7.5), dpi=130, layout="constrained")
@@ -258,7 +258,7 @@ def _legend_above(axes: Axes) -> None:
 
 
 def _plain_numbers(axis: Axis, values: NDArray[np.float64]) -> None:
-    """Labels a logarithmic axis with plain numbers; 2 and 5 as well where there are few decades."""
+    """Label a logarithmic axis with plain numbers, also at 2 and 5 if it has few decades."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     above = values[values > 0]

@@ -236,7 +236,7 @@ class LoadTest:
         self._stages.update(stage, done, total)
 
     async def _ending(self, corpus: Corpus, timeline: Timeline, signed: Signed) -> Ending:
-        """Check the published board for every user with a receipt."""
+        """Outcome of the round, after checking the board for every user with a receipt."""
         deployment, receipts = self._system.deployment, accepted_users(timeline)
         try:
             result = read_result(deployment, signed)

@@ -1,1 +1,1 @@
-"""Results in the forms that other programs read."""
+"""Results in the formats of other programs."""

@@ -1,4 +1,4 @@
-"""A result as Classroom 50 takes it: `result.json` of the schema `classroom50/result/v1`.
+"""Results for Classroom 50: `result.json` of the schema `classroom50/result/v1`.
 
 https://github.com/foundation50/classroom50/wiki/Advanced-Autograding, read in November 2026.
 Points are whole numbers there. `owner` and the type of the assignment are the runner's to add: it
@@ -29,7 +29,7 @@ _FROM_RUNNER: Final = {
 def result_json(
     result: LabResult, predicted: tuple[int, int], environment: Mapping[str, str], now: datetime
 ) -> dict[str, Any]:
-    """The contents of result.json, with what the runner says in its environment variables.
+    """The contents of result.json, with facts from the runner's environment variables.
 
     Raises:
         ConfigError: one of them is missing, as outside of the runner.

@@ -1,4 +1,4 @@
-"""A result as Gradescope takes it: `results.json`.
+"""Results for Gradescope: `results.json`.
 
 https://gradescope-autograders.readthedocs.io/en/latest/specs/, read in November 2026.
 """

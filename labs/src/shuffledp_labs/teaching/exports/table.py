@@ -1,4 +1,4 @@
-"""The results of a class as a CSV file: a row for each submission, for any spreadsheet."""
+"""The results of a class as CSV files, with one row per submission."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class TableRow:
-    """One submission: its result if there is one, points of predictions, errors, similar ones."""
+    """One submission: its result if any, points for predictions, errors, similar programs."""
 
     student: str
     result: LabResult | None
@@ -26,7 +26,7 @@ class TableRow:
 
 
 def table(rows: Sequence[TableRow], checks: Sequence[str]) -> str:
-    """The CSV file of a class, with one row a submission.
+    """The CSV file of a class, with one row for each submission.
 
     The columns are student, points, explanations, predictions, each check, nonce, digest, trouble,
     and similar: students whose programs are equal or nearly equal.
@@ -62,7 +62,7 @@ OUTCOMES: Final = ("passed", "failed", "not-reached", "left-out", "error")
 
 
 def checks_table(rows: Sequence[TableRow], checks: Sequence[str]) -> str:
-    """The CSV file of a class's checks: how many submissions passed, failed or missed each one.
+    """A CSV file with the numbers of submissions that passed, failed or skipped each check.
 
     Submissions without a result are counted in the column `ungraded`.
     """
