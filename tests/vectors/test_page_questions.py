@@ -259,6 +259,20 @@ def test_others_take_the_place_of_all_fields(context: BrowserContext) -> None:
     assert sent_symbols(gateway) == [14]
 
 
+def test_a_page_with_a_sample_checks_one_tile(
+    context: BrowserContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board of one tile, so that all messages belong into the one that is drawn."""
+    sampled = page_world.QUESTION.replace("policy=", 'receipts="sample" policy=')
+    monkeypatch.setattr(page_world, "QUESTION", sampled)
+    gateway = noisy_gateway(NodeColumns(symbols=256, columns=(16, 16), **HIDDEN), MEDICINE)
+    page = asked_page(context, gateway)
+    page.get_by_label("medicine").fill("Aspirin")
+    send_and_look(page, gateway)
+    expect(page.get_by_text("was checked: 2 of yours belong into it")).to_be_visible()
+    assert (gateway.tiles, gateway.boards) == ([0], 0)
+
+
 def test_a_number_with_laplace_noise(context: BrowserContext) -> None:
     gateway = noisy_gateway(LocalLaplace(max_value=200, epsilon_geo=Fraction(1, 4)), WEIGHT)
     page = asked_page(context, gateway)

@@ -173,6 +173,7 @@ class ShuffledpQuestion extends HTMLElement {
       rootKey: this.getAttribute("root-key"),
       population: this.getAttribute("population"),
       policy: JSON.parse(this.getAttribute("policy")),
+      receipts: this.getAttribute("receipts") || "board",
     });
     if ((await this.device.credentialName()) === null) return this.showEnrolment();
     const waiting = await this.device.waiting();
@@ -350,8 +351,12 @@ class ShuffledpQuestion extends HTMLElement {
     const left = estimate.values.length - rows.length;
     const rest = hashed ? "The result counts places of texts, in which anyone who has a list of texts can look them up."
       : `The result has ${left} more numbers.`;
+    const mine = this.device.receipts === "sample"
+      ? `A part of the published messages, drawn at random, was checked: ${found} of yours ${found === 1 ? "belongs" : "belong"} into it, ` +
+        "and nothing of them is missing or changed. The numbers below were not computed again."
+      : `Your ${found === 1 ? "message is" : `${found} messages are all`} among the published ones, unchanged.`;
     this.show(
-      element("p", {}, `${result.accepted} ${result.accepted === 1 ? "person" : "people"} took part. Your ${found === 1 ? "message is" : `${found} messages are all`} among the published ones, unchanged.`),
+      element("p", {}, `${result.accepted} ${result.accepted === 1 ? "person" : "people"} took part. ${mine}`),
       ...(rows.length ? [element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows))] : []),
       ...(estimate.quantity === "sum" || !left ? [] : [element("p", {}, rest)]),
       element("p", {}, `The final certificate states ε = ${shown(certificate.epsilon.certified)} at δ = ${shown(certificate.delta)}.`),
