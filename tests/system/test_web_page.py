@@ -249,7 +249,7 @@ class PlayedRound:
     messages: int = 1
 
 
-def worded(
+def make_worded_round(
     mechanism: str, wording: QuestionWording, choose: Callable[[Page], None], shown: str, sent: int
 ) -> PlayedRound:
     size = wording.size - (mechanism == "local-laplace")
@@ -272,17 +272,21 @@ AGES = SymbolRanges(edges=tuple(map(str, range(0, 153, 2))))
 LIST = SymbolHashes(salt="5a" * 16, columns=2, bits=4)
 BLANKET = {"epsilon_local": 3.0, "epsilon": 2.5}
 SORTS = {
-    "local-laplace": worded(
+    "local-laplace": make_worded_round(
         "local-laplace",
         one_axis("weight", "kg", SymbolScale(start="0", step="0.5", size=101)),
         type_number,
         "Mean kg",
         1,
     ),
-    "columns": worded("node-columns", TRAVEL, choose_two, "time: 15–60 min", 2),
-    "tree": worded("node-tree", one_axis("age", "years", AGES), type_number, "36–38 years", 2),
-    "magnitudes": worded("node-histogram", SPENDING, choose_means, "train, about 3 EUR", 1),
-    "open list": worded(
+    "columns": make_worded_round("node-columns", TRAVEL, choose_two, "time: 15–60 min", 2),
+    "tree": make_worded_round(
+        "node-tree", one_axis("age", "years", AGES), type_number, "36–38 years", 2
+    ),
+    "magnitudes": make_worded_round(
+        "node-histogram", SPENDING, choose_means, "train, about 3 EUR", 1
+    ),
+    "open list": make_worded_round(
         "node-columns", one_axis("medicine", "", LIST), type_text, "look them up", 2
     ),
     "blanket and nodes": PlayedRound(
