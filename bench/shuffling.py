@@ -69,7 +69,7 @@ def _once(source: Path, memory: int) -> None:
 
 
 def measure(source: Path, memory: int) -> tuple[float, ...]:
-    """Mix the file in memory; return processor seconds and peak bytes before and after."""
+    """Mix the file within `memory` bytes; return processor seconds, peak bytes before and after."""
     # A process of its own: the peak of memory is that of a process, and never falls.
     command = [sys.executable, "-m", "bench.shuffling", str(source), str(memory)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own command

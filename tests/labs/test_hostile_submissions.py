@@ -128,12 +128,12 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudentProgram
 def test_a_number_of_many_digits_is_a_fault_of_the_student_that_says_how_many_may_be(
     numbers: StudentProgram, name: str
 ) -> None:
-    with pytest.raises(BadAnswer, match=f"{name} gave a number of .* bits, of at most 8,192"):
+    with pytest.raises(BadAnswer, match=f"{name} gave a number of .* bits; the limit is 8,192"):
         numbers.call(name, seconds=120)
 
 
 def test_an_answer_of_very_many_lists_is_a_fault_of_the_student(numbers: StudentProgram) -> None:
-    with pytest.raises(BadAnswer, match="lists and dicts, of at most 262,144"):
+    with pytest.raises(BadAnswer, match="lists and dicts; the limit is 262,144"):
         numbers.call("nested", seconds=120)
 
 

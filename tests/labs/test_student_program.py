@@ -147,7 +147,7 @@ def test_a_type_error_inside_a_lent_function_stays_the_graders(program: StudentP
         (("strange",), BadAnswer, "a value of type object"),
         (("keyed",), BadAnswer, "keys are text or whole numbers"),
         (("deep",), BadAnswer, "nested deeper than 20"),
-        (("huge",), BadAnswer, "bytes, of at most 16,777,216"),
+        (("huge",), BadAnswer, "bytes; the limit is 16,777,216"),
         (("unspeakable",), StudentException, "Odd"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",

@@ -66,7 +66,7 @@ class ProvableMixing:
     ) -> None:
         """Derive the terms of the round; raises `RoundKeyError` for invalid mixing keys.
 
-        `announced`: as it travels, and what it says.
+        `announced`: the manifest, as a signed document and decoded.
         """
         signed, self._manifest = announced
         self._certificate = certificate

@@ -430,7 +430,7 @@ class ColumnsOutlook:
 
     @property
     def best(self) -> Mechanism:
-        """The mechanism with the smaller worst error; only a table shows combinations."""
+        """The mechanism with the smaller worst error; of equal ones the table."""
         if self.table is None:
             return self.columns
         by_column = max(field.by_column for field in self.fields)

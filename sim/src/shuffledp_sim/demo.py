@@ -164,7 +164,10 @@ def load_people(options: DemoOptions) -> tuple[DemoOptions, Column]:
 
 
 def _save(played: FinishedRound, out: Path) -> None:
-    """Save the documents in `out`, or else in a new temporary folder, as the analyst has ended."""
+    """Save the round's documents in `out`; if that fails, in a new temporary folder.
+
+    By then the analyst has ended, so these are the only copies.
+    """
     try:
         save_round(played.report, out / played.report.round_id, played.keys, played.evidence)
     except OSError as error:

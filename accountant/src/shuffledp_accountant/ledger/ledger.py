@@ -237,8 +237,8 @@ class Ledger:
 
         Args:
             population: one with a budget.
-            lost: of this population, not in the ledger; one whose entry is taken gets the next free
-                one.
+            lost: charges of this population that are not in the ledger; a charge whose entry number
+                is taken gets the next free number.
             reconciled: every entry up to this one has been charged; 0 if some are still missing.
 
         Raises:

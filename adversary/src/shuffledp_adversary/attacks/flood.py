@@ -243,7 +243,7 @@ def _alone(
 def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | None:
     """The client's refusal of the round by its own policy, on the accountant's certificate.
 
-    None if allowed.
+    None if the policy allows the round.
     """
     nodes = tuple(
         Party(name=f"node-{i}", role="node", operator=f"operator-{i}", address="", identity_key="")

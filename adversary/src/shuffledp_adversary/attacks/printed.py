@@ -270,7 +270,7 @@ def _theorem_1(trials: int) -> _Case:
 def _theorem_71(trials: int) -> _Case:
     """Case of the single bit in which the codes of two neighbouring values differ.
 
-    The others are alike.
+    The codes agree in all other bits.
     """
     largest, randomise, delta = 1000, Fraction(393, 1000), 1e-2
     # Theorem 7.1 is Theorem 3.1 with the bits of one user in the place of the bits of all.

@@ -197,7 +197,7 @@ def partial_rounds(
 ) -> Views:
     """Simulate the sum if a quarter, two quarters, three, or all of the users take part.
 
-    The first of them holds `value`, the others 0.
+    The first user holds `value`, the others 0.
 
     The first h reports of a round are a round of h users: one simulation serves all of them.
     """

@@ -94,9 +94,9 @@ class TraceResult:
         steps: the joins on the way.
         baseline: share guessed right without any message: always the most frequent value. None
             without a truth.
-        correct: users whose value was guessed, knowing the population. None as above.
+        correct: users whose value was guessed, knowing the population. None without a truth.
         correct_by_place: the same, if every honest node is assumed to have kept the order of its
-            batch; None as above, and where no sender is known.
+            batch; None without a truth, and where no sender is known.
         correct_uniform: the same by maximum likelihood alone, without knowing the population.
         confidence: of `interval`.
         traced_users: the users who were traced; None if no sender is known.

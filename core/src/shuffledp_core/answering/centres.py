@@ -127,7 +127,7 @@ class _Axes:
         return float(self._noise.widths(rest[np.newaxis], self._nodes, 1 - COVERAGE)[0])
 
     def farthest(self, axis: int, point: float, edge: float) -> float:
-        """The end of a coordinate's 95% interval on the way from `point` to `edge`."""
+        """The end of a coordinate's 95% interval on the side of `edge`, which it does not pass."""
 
         def is_excluded(number: float) -> bool:
             total, rest = self.add(self.numbers[axis] - number * self.inside)

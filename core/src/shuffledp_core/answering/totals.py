@@ -224,7 +224,7 @@ class _Adder:
         return [self._noise.largest_sum(terms, missed) for terms in self._terms()]
 
     def _terms(self) -> list[int]:
-        """Number of independent noises in the count of each doubling."""
+        """Number of independent noises in the pooled count of each doubling of the magnitude."""
         sizes = np.diff([0, *self._ends])
         return [int(size) * len(self._symbols) * self._nodes for size in sizes]
 

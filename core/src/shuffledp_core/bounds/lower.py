@@ -165,7 +165,10 @@ class ReportSum:
         return _excess(before, after, epsilon, error)
 
     def _modulus(self) -> int | None:
-        """The sum modulo a power of two: wrapping loses information but adds no error."""
+        """Power of two modulo which the sum is evaluated; None if it would be too large.
+
+        Wrapping loses information, but does not invalidate a lower bound.
+        """
         import numpy as np
 
         places = np.arange(self.before.size)

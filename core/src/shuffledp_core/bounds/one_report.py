@@ -149,12 +149,12 @@ class _Table:
     Attributes:
         changes: pairs of counts that can be likelier before the change.
         sums: S of the other symbols, shape (numbers,).
-        masses: their probabilities without the condition, same shape.
+        masses: probabilities of `sums`, not conditioned on room for all dummies; same shape.
         no_others: S where all other symbols are at the lower end: 0, shape (1,).
-        full_least: lower bound of the probability that D_a is 2 mean and there is room.
-        full_most: upper bound of it.
-        likely_low: lower bound of the probability that there is room.
-        likely_high: upper bound of it.
+        full_least: lower bound of the probability that D_a is 2 mean and all dummies have room.
+        full_most: upper bound of that probability.
+        likely_low: lower bound of the probability that all dummies have room.
+        likely_high: upper bound of that probability.
     """
 
     changes: tuple[_Change, ...]

@@ -64,7 +64,7 @@ class CountNoise(NamedTuple):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the noise in one count, without the condition on the sum."""
+        """Standard deviation of the noise in one count, not conditioned on the sum."""
         return float(bounded_laplace_variance(self.rate, self.mean) ** 0.5)
 
     @property

@@ -157,7 +157,7 @@ def of_wheel(library: Any) -> Equation:
 def agrees(equation: Equation) -> bool:
     """True if this step 4 accepts a fresh signature of OpenSSL, and refuses it with a bit changed.
 
-    And if it `is_ours`.
+    It must also pass the test `is_ours`.
     """
     key = Ed25519PrivateKey.generate()
     public_key = key.public_key().public_bytes_raw()

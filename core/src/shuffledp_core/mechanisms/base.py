@@ -457,7 +457,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
     def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
         """The noises of all users, shape (users,), each independently by the law of `noise`.
 
-        Here one by one.
+        This default draws them one by one.
         """
         import numpy as np
 
@@ -508,7 +508,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
     def bias(self) -> float:
         """Largest mean change of one report by clamping, over all values, rounded up.
 
-        That of a value at an end.
+        It is reached by the values 0 and k.
 
         Exact for whole noises: 𝔼(N - c)_+ - 𝔼(N - k - c)_+ = φ^(c+1) (1 - φ^k)/(1 - φ²). For shares
         an upper bound, as P(A = j) <= φ^j/shares: 𝔼(A - c)_+ <= φ^(c+1)/(shares (1 - φ)²).

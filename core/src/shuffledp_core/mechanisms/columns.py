@@ -151,7 +151,7 @@ class ColumnsSpec(HistogramSpec, frozen=True, kw_only=True):
 
     @property
     def count_deviation(self) -> float:
-        """Standard deviation of one node's noise in one count, without the condition on room."""
+        """Standard deviation of one node's noise in one count, not conditioned on enough room."""
         from shuffledp_core.bounds.bounded_noise import bounded_laplace_variance
 
         return float(bounded_laplace_variance(self.noise_epsilon, self.mean) ** 0.5)

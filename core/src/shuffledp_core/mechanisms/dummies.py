@@ -176,7 +176,7 @@ class DummyHistogram(
         return BlanketedCounts(self.symbols, self.blanket, others)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every message has one symbol instead of another, debiased."""
+        """Shift of a symbol's debiased count if every message has it instead of another."""
         return liars * self.messages_per_user / (1 - self.blanket)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

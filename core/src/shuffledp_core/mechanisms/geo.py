@@ -69,7 +69,7 @@ class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
         return law
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every message is a one instead of a zero."""
+        """Shift of the sum if every message is a one instead of a zero."""
         return Fraction(liars * self.messages_per_user)
 
     def noise(self, integers: RandomIntegers) -> int:

@@ -116,7 +116,7 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         refuse_pure_noise("blanket", self.blanket)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every report moves into a symbol's half, debiased."""
+        """Shift of a symbol's debiased count if every report moves into the symbol's half."""
         return 2 * liars / (1 - self.blanket)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

@@ -204,7 +204,7 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         return self.losses(farthest_steps(self, distance)[0])
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every message is a one of the highest digit, which no check can exclude."""
+        """Shift of the sum if every message is a one of the highest digit, as no check excludes."""
         return Fraction(liars * self.messages_per_user * self.weights[-1])
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

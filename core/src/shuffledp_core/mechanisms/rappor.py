@@ -117,7 +117,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
         """Vectorised `sample`, bit by bit.
 
-        Bits that are kept use no randomness that other bits use.
+        Bits that are set in the permanent response are drawn apart from those that are not.
         """
         import numpy as np
 

@@ -66,7 +66,7 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
         return shared_noise_steps(self.noise_epsilon)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every message is a one instead of a zero."""
+        """Shift of the sum if every message is a one instead of a zero."""
         return Fraction(liars * self.messages_per_user)
 
     def noise(self, integers: RandomIntegers) -> int:

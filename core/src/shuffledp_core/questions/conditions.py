@@ -55,8 +55,8 @@ def check_conditions(
         field = schema.field(name)
         if isinstance(field, TextField):
             raise UsageError(
-                f"the field {shorten(name)} has any text, which no condition can have: give it "
-                "names"
+                f"the field {shorten(name)} is of any text, but a condition needs a field with "
+                "names: give it names in the schema"
             )
         if isinstance(field, CategoryField):
             if not isinstance(holds, NameSet):

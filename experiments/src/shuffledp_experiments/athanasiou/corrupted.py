@@ -69,7 +69,7 @@ PRINTED: Final[dict[str, Callable[[float, float, int], float | None]]] = {
 def true_local(spec: object, delta: float) -> tuple[float, float]:
     """(certified, attained) ε_L per unit of one device's report, for all changes.
 
-    At δ, or pure.
+    Each is pure (δ = 0) where possible, and else holds at δ.
     """
     alone = Setting(1, 1, Adjacency.METRIC)
     certified = corrupted_bounds(spec, alone, delta)

@@ -52,7 +52,7 @@ def metres(
 ) -> tuple[float, float, float]:
     """Mean and both quartiles of the distance between true and reported centroid, in metres.
 
-    Both axes by one law.
+    The errors of the two axes are independent and of the same law.
 
     The Manhattan mean is exact. Others are of the law in `CELLS` cells, each at its mean: by
     convexity a Euclidean mean is not above the true one, and less than a thousandth below it.

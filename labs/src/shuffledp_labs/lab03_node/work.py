@@ -28,7 +28,7 @@ def mix(key: bytes, records: list[bytes], coins: Any) -> list[bytes]:
     """Step C: peel a batch, and hide which record came from where.
 
     Args:
-        key: as above.
+        key: your private key of the round, 32 bytes.
         records: the onions that your predecessor sent, in its order.
         coins: the only source of chance: `coins.below(n)` is a uniform whole number from 0 to n -
             1.

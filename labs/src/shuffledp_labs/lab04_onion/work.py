@@ -35,14 +35,13 @@ def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
 
 
 def who_slept(logs: dict[int, Any], board: list[bytes], trails: list[list[bytes]]) -> int:
-    """Step C: the node without a log that did not shuffle.
+    """Step C: position of the node without a log that did not shuffle, or 0 if all did.
 
-    The position of the node without a log that forgot to mix and kept the order of its batch; 0:
-    none.
+    That node forgot to mix and kept the order of its batch.
 
     Args:
-        logs: as above; never without node 1, and no two neighbours are missing.
-        board: as above.
+        logs: as in `link`; never without node 1, and no two neighbours are missing.
+        board: the published messages.
         trails: the messages of your own accomplices, who remember what they sent: trails[j][p - 1]
             is the digest (16 bytes, as in the logs) of what message j was when it left node p; the
             last one is as on the board.

@@ -131,7 +131,7 @@ def _draw_call(draws: Draws, names: list[str], costs: list[int]) -> Call:
 
 
 class Life:
-    """An endless sequence of calls, each of which a ledger accepts and changes its state."""
+    """Generator of endless calls, each of which a ledger must accept and be changed by."""
 
     def __init__(self, draws: Draws, model: Model) -> None:
         self._draws = draws

@@ -79,8 +79,8 @@ def _helpers(file: Path) -> Iterator[Path]:
     ]
     if len(modules) > MAX_HELPERS:
         raise LabUsageError(
-            f"{file.parent} holds {len(modules)} Python files beside {file.name}, of at most "
-            f"{MAX_HELPERS}: move those that it does not import elsewhere"
+            f"{file.parent} holds {len(modules)} Python files beside {file.name}; at most "
+            f"{MAX_HELPERS} are allowed: move those that it does not import elsewhere"
         )
     yield from modules
 

@@ -68,9 +68,9 @@ def pack(value: Any, special: Special | None = None) -> bytes:
     except UnicodeEncodeError:
         raise WireError("a text with half a character in it (a lone surrogate)") from None
     if len(body) > MAX_FRAME:
-        raise WireError(f"{len(body):,} bytes, of at most {MAX_FRAME:,}")
+        raise WireError(f"{len(body):,} bytes; the limit is {MAX_FRAME:,}")
     if _containers(body) > MAX_CONTAINERS:
-        raise WireError(f"{_containers(body):,} lists and dicts, of at most {MAX_CONTAINERS:,}")
+        raise WireError(f"{_containers(body):,} lists and dicts; the limit is {MAX_CONTAINERS:,}")
     return _HEAD.pack(len(body)) + body
 
 
@@ -98,7 +98,7 @@ def length(head: bytes) -> int:
     """Length of the body, as announced in a frame's head."""
     (size,) = _HEAD.unpack(head)
     if size > MAX_FRAME:
-        raise WireError(f"a frame of {size:,} bytes, of at most {MAX_FRAME:,}")
+        raise WireError(f"a frame of {size:,} bytes; the limit is {MAX_FRAME:,}")
     return int(size)
 
 
@@ -120,7 +120,7 @@ def _int(value: int, _: Inner) -> Any:
     if -_SAFE < value < _SAFE:
         return value
     if value.bit_length() > MAX_BITS:
-        raise WireError(f"a number of {value.bit_length():,} bits, of at most {MAX_BITS:,}")
+        raise WireError(f"a number of {value.bit_length():,} bits; the limit is {MAX_BITS:,}")
     return {"i": hex(value)}
 
 

@@ -156,7 +156,7 @@ class Chance:
         os.urandom = self._record_urandom
 
     def watch(self) -> None:
-        """Record the states of all generators."""
+        """Record the states of all random number generators of `random` and numpy."""
         self._taken = ""
         module = sys.modules.get("random")
         if module is not None:
@@ -178,7 +178,7 @@ class Chance:
         return moved[0] if moved else self._taken
 
     def _new_ones(self, states: list[Any]) -> set[str]:
-        """The names of generators that did not exist before."""
+        """The names of random number generators that were loaded since the last call."""
         new = {
             name for name, state in zip(self._NAMES, states, strict=True) if state is not None
         } - self._loaded

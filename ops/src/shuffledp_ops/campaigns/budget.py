@@ -182,7 +182,7 @@ class BudgetCourse:
     def sufficient_limit(self) -> float | None:
         """The least budget ε, to three digits, that would cover all dates.
 
-        None: none up to `LARGEST_LIMIT`.
+        None if not even `LARGEST_LIMIT` would.
         """
         costs = self.costs()
         low = _rank(self.account.limit)

@@ -182,7 +182,10 @@ PRINTED_FORMULA = (
 
 
 def positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
-    """Upper bound of δ at each ε >= 0, ascending, without the margin; arbitrary from ε0 on."""
+    """Upper bound of δ at each of ascending ε >= 0, before the margin for rounding errors.
+
+    At ε >= ε0, where δ is 0, the values are meaningless.
+    """
     inside = np.minimum(epsilons, law.epsilon0)
     if not _amplify(law, honest):
         return np.array([_local(law, float(epsilon)) for epsilon in inside])

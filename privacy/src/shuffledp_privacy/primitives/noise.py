@@ -245,7 +245,7 @@ class NoNoise:
         delta: Floats | float,  # noqa: ARG002
         clamped: float,  # noqa: ARG002
     ) -> tuple[Floats, Floats]:
-        """Trivial bounds: no E is certified."""
+        """Trivial bounds of the least E for δ: infinity (certified) and 0 (attained)."""
         return np.full(len(distance), np.inf), np.zeros(len(distance))
 
 

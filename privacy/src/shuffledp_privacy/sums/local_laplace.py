@@ -167,7 +167,7 @@ class LocalLaplaceRound:
         return chord(nodes, np.minimum.accumulate(values), epsilons)
 
     def delta(self, epsilon: float) -> float:
-        """Certified δ for all distances up to d_max; ε per unit if metric, else total.
+        """Certified δ for all distances up to d_max; ε is per unit if metric, else total.
 
         δ rises with the distance and falls with E: the farthest change of an interval of distances
         at the interval's least E bounds all of it.
@@ -182,7 +182,7 @@ class LocalLaplaceRound:
         )
 
     def epsilon(self, delta: float) -> float:
-        """Certified ε at δ, per unit if metric, else total.
+        """Certified ε at δ; ε is per unit if metric, else total.
 
         E at δ rises with the distance: that of the farthest change of an interval of distances,
         per unit of the nearest one, bounds all of it.

@@ -82,7 +82,7 @@ class OneBitRound:
     def pure(self, distance: int) -> float:
         """ln(1 + (d/k)(e^ε0 - 1)), total ε of one report for a change by d at δ = 0, rounded up.
 
-        Falls per unit.
+        Divided by d, it falls as d grows.
         """
         return (
             subsampled_epsilon(self.law.epsilon0, self.rate(distance))
@@ -113,7 +113,7 @@ class OneBitRound:
         return min(1.0, up(float(self.rate(distance)) * inner_delta))
 
     def delta(self, epsilon: float) -> float:
-        """Certified δ at ε, per unit if metric, else total."""
+        """Certified δ at ε; ε is per unit if metric, else total."""
         if epsilon >= self.local():
             return 0.0
         largest = self.certified_delta(self.d_max, down(epsilon * self.units(self.d_max)))
@@ -131,7 +131,7 @@ class OneBitRound:
         return min(1.0, max(largest, up(float(deltas.max()))))
 
     def epsilon(self, delta: float) -> float:
-        """Certified ε at δ, per unit if metric, else total."""
+        """Certified ε at δ; ε is per unit if metric, else total."""
         if delta == 0.0 or self.law.epsilon0 == 0.0:
             return self.local()
         units = self.units(self.d_max)

@@ -85,7 +85,7 @@ def quantised_epsilon(epsilon_q: float, granularity: int) -> float:
 def quantised_parameter(epsilon: float, granularity: int) -> float:
     """Largest ε_Q that gives ε per unit of x: ln(1 + Q (e^ε - 1)), rounded down.
 
-    Errors as above.
+    Raises the same errors as `quantised_epsilon`.
     """
     _check(epsilon, granularity)
     if epsilon > 30:

@@ -18,7 +18,7 @@ from shuffledp_privacy.sums.quantised import Floats, QuantisedRound
 
 
 def attained_delta(item: QuantisedRound, epsilon: float) -> float:
-    """δ at ε on some dataset, never above the truth; ε per unit if metric, else total."""
+    """Lower bound of δ at ε, from concrete datasets; ε is per unit if metric, else total."""
     divergences = [
         item.code_known(j, up(epsilon * item.units(_reaching(item, j)))) for j in _tried_steps(item)
     ]
@@ -34,7 +34,7 @@ def attained_delta(item: QuantisedRound, epsilon: float) -> float:
 
 
 def attained_epsilon(item: QuantisedRound, delta: float) -> float:
-    """ε at δ that some pair of datasets reaches, per unit if metric, else total."""
+    """Lower bound of ε at δ, from concrete datasets; ε is per unit if metric, else total."""
     tried = np.array(_tried_steps(item), dtype=np.int64)
     candidates = [0.0]
     if tried.size:

@@ -35,7 +35,7 @@ SLACK = 2e-4
 
 
 def worst_delta(item: QuantisedRound, epsilon: float) -> float:
-    """Certified δ at ε over all distances, per unit if metric, else total."""
+    """Certified δ at ε over all distances; ε is per unit if metric, else total."""
     if epsilon >= item.local():
         return 0.0
     largest = item.certified_delta(item.d_max, down(epsilon * item.units(item.d_max)))
@@ -45,7 +45,7 @@ def worst_delta(item: QuantisedRound, epsilon: float) -> float:
 
 
 def worst_epsilon(item: QuantisedRound, delta: float) -> float:
-    """Certified ε at δ over all distances, per unit if metric, else total."""
+    """Certified ε at δ over all distances; ε is per unit if metric, else total."""
     if delta == 0.0 or item.step == 0.0:
         return item.local()
     largest = item.certified_epsilon(item.d_max, delta) / item.units(item.d_max)

@@ -131,7 +131,7 @@ class BitShuffle:
         return distance.astype(np.float64) if self.metric else np.ones(len(distance))
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """(certified, attained) δ at ε, per unit if metric, else total."""
+        """(certified, attained) δ at ε; ε is per unit if metric, else total."""
 
         def bound(boxes: Boxes) -> Floats:
             return hockey_stick(self._pairs(boxes), epsilon * self._unit(boxes.d_low)).upper
@@ -144,12 +144,12 @@ class BitShuffle:
         return min(1.0, self._maximum(max(low, 1e-300), 8 * SLACK, holds, bound)), low
 
     def known_delta(self, epsilon: float) -> float:
-        """Attained δ at ε (per unit if metric, else total), never above the truth."""
+        """Attained δ at ε, never above the truth; ε is per unit if metric, else total."""
         probe = self._probes()
         return float(self.known_divergence(probe, epsilon * self._unit(probe)).lower.max())
 
     def epsilon(self, delta: float) -> tuple[float, float]:
-        """(certified, attained) ε at δ, per unit if metric, else total."""
+        """(certified, attained) ε at δ; ε is per unit if metric, else total."""
         # Attained by concrete datasets, and where the search begins: the cover below is sound
         # whatever it begins with.
         probe = self._probes()

@@ -157,9 +157,10 @@ _DIED: Final = "the process that all others are forked from has died; is the mac
 
 
 def main() -> None:
-    """Entry point: one argument, the number of the socket.
+    """Entry point of the nursery: one argument, the number of its socket.
 
-    A child leaves it as the program it was asked for.
+    Serves until the socket is closed. In a forked child, it goes on to run the program that the
+    parent requested.
     """
     if len(sys.argv) != 2 or not sys.argv[1].isdecimal():
         raise UsageError("usage: python -m shuffledp_sim.system.nursery SOCKET")
