@@ -48,13 +48,13 @@ class FinishedExperiment:
 def reproduce(
     entries: Sequence[Experiment], out: Path, *, processes: int | None = None, **wishes: Any
 ) -> Iterator[FinishedExperiment]:
-    """Run experiments and write their files; yield each when it is done, longest first started.
+    """Run experiments, starting with the longest, and write their files; yield each when done.
 
     Args:
         entries: of the registry.
         out: folder of the files; made where it is missing.
-        processes: at a time; None for as many as there are cores. One runs here, without another
-            process.
+        processes: number of processes at a time; None for as many as there are cores. With 1, the
+            experiments run in this process.
         wishes: see `RunInputs`.
 
     Raises:

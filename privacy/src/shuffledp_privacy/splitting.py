@@ -76,7 +76,7 @@ class PaddedParts(NamedTuple):
 
 
 def between_clamping_and_noise(delta: float) -> PaddedParts:
-    """The parts of one round's δ."""
+    """Split one round's δ into the parts for clamping and for the noise."""
     return PaddedParts(CLAMPING * delta, down((1 - CLAMPING) * delta))
 
 
@@ -89,7 +89,7 @@ class FilterParts(NamedTuple):
 
 
 def among_filters(delta: float) -> FilterParts:
-    """The parts of a budget's δ (propositions C14 and C15)."""
+    """Split a budget's δ among the filters (propositions C14 and C15)."""
     gaussian = down(GAUSSIAN * delta)
     return FilterParts(gaussian, LEAK * gaussian, (1 - GAUSSIAN) * delta)
 

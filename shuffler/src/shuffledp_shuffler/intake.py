@@ -324,7 +324,7 @@ class _MessageChecks:
         return Submission(claim.name, claim.digest, envelope, claim.refusal)
 
     def answer(self, stored: Sequence[Submission]) -> list[Signed]:
-        """The receipts; see `spool.Steps`."""
+        """Sign a receipt for each stored submission; see `spool.Steps`."""
         round_id = self._live.record.round_id
         receipts = [
             Receipt(

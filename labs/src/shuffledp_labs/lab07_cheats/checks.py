@@ -172,8 +172,8 @@ def check_convict(attempt: CheckAttempt) -> str:
         bundle = attempt.program.call("evidence", case.stored, case.board)
         if bundle is None:
             raise CheckFailure(
-                f"evidence where a party cheated, a user of whom {case.what}: you gave none; see "
-                "the handout, step D"
+                f"evidence, where {case.what}: a party cheated, and you gave no bundle; see the "
+                "handout, step D"
             )
         missing += _count_convicted(bundle, case, cases)
     return f"{len(guilty)} cheated users, {missing} messages: the stranger convicts every time"
@@ -182,21 +182,22 @@ def check_convict(attempt: CheckAttempt) -> str:
 def _count_convicted(bundle: Any, case: DeviceCase, cases: Cases) -> int:
     if not isinstance(bundle, dict) or set(bundle) != set(BUNDLE):
         raise CheckFailure(
-            f"a bundle with exactly what a stranger needs, a user of whom {case.what}: it has "
+            f"evidence, where {case.what}: the bundle must be a dict with {sorted(BUNDLE)}, but is "
             f"{sorted(bundle) if isinstance(bundle, dict) else type(bundle).__name__}; see the "
             "docstring of evidence"
         )
     secret = case.stored["private_key"]
     if any(part in (secret, secret.hex()) for part in bundle.values()):
         raise CheckFailure(
-            f"no key in a bundle, a user of whom {case.what}: its reader could act as this user"
+            f"evidence, where {case.what}: the bundle holds the user's private key, so that "
+            "whoever reads it could act as this user"
         )
     try:
         return check_evidence(parse_bundle(bundle), cases.roster, case.board).missing
     except (DocumentError, EvidenceError) as error:
         raise CheckFailure(
-            f"evidence that convicts, a user of whom {case.what}: the stranger says: {error}; see "
-            "the handout, step D"
+            f"evidence, where {case.what}: the stranger rejects your bundle: {error}; see the "
+            "handout, step D"
         ) from None
 
 
@@ -206,8 +207,8 @@ def check_innocent(attempt: CheckAttempt) -> str:
     for case in attempt.draws.permute(innocent):
         if attempt.program.call("evidence", case.stored, case.board) is not None:
             raise CheckFailure(
-                f"no evidence that a stranger refuses, a user of whom {case.what}: you accuse the "
-                "route anyway, and give the report away for nothing; see the handout, step D"
+                f"evidence, where {case.what}: no stranger would accept it, so accusing the route "
+                "gives the user's report away for nothing; see the handout, step D"
             )
     return f"{len(innocent)} users who can show nothing: none accuses"
 
