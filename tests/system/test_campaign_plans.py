@@ -183,6 +183,21 @@ def test_what_the_plan_carries_is_what_the_ledger_takes(
     ledger.close()
 
 
+def test_bounded_noise_that_takes_all_of_the_budgets_delta_is_named_with_its_remedy() -> None:
+    def course(delta: float) -> BudgetCourse:
+        asked = question(mechanism="node-histogram", delta=delta)
+        priced = price(asked, asked.plan(NODES, 0.01))
+        dates = [QuestionDate("hours", number, number) for number in range(10)]
+        whole = account(4.5, CompositionRule.ADAPTIVE, Counter())
+        return BudgetCourse(whole, dates, {"hours": priced})
+
+    wide = course(1e-4)
+    with pytest.raises(BudgetExceeded, match=r"plan a delta of at most 1\.0e-06 for the 10 rounds"):
+        check_outlook(Outlook(wide.questions, (wide,)))
+    narrow = course(1e-6)
+    check_outlook(Outlook(narrow.questions, (narrow,)))
+
+
 @pytest.mark.parametrize(
     "composition",
     [CompositionRule.ADAPTIVE, pytest.param(CompositionRule.FIXED, marks=pytest.mark.slow)],

@@ -19,6 +19,7 @@ from shuffledp_ops.campaigns.config import Campaign, CampaignQuestion
 from shuffledp_ops.campaigns.schedule import QuestionDate
 from shuffledp_privacy.adaptive import spent_of_budget
 from shuffledp_privacy.analysis import Cost, CostAnalysis, analyse, calibrated, cost_of
+from shuffledp_privacy.splitting import ends_of_noise
 
 MOST_POINTS: Final = 40
 """Dates at which the spent ε is computed for a picture; each computation can be slow."""
@@ -258,8 +259,21 @@ def check_outlook(outlook: Outlook) -> None:
             f"{len(course.dates)} rounds would bring it to {_number(course.after)} "
             f"({account.composition} composition); it covers the first {course.dates_covered()} of "
             f"them, and {needed}. No round was opened: plan fewer dates, a smaller epsilon, or "
-            "total_epsilon"
+            f"total_epsilon{_smaller_delta(course)}"
         )
+
+
+def _smaller_delta(course: BudgetCourse) -> str:
+    """The advice to plan a smaller δ, where bounded noise takes much of the budget's δ; else ""."""
+    bounded = [cost.delta for cost in course.costs().elements() if not cost.mechanism.needs_crowd]
+    advised = ends_of_noise(course.account.delta, len(bounded)) if bounded else 0.0
+    if max(bounded, default=0.0) <= advised:
+        return ""
+    return (
+        ". Bounded noise of nodes reveals a value with a probability of up to a round's delta, and "
+        f"these add up: plan a delta of at most {advised:.1e} for the {len(bounded)} rounds that "
+        "have it"
+    )
 
 
 def _number(epsilon: float) -> str:
