@@ -114,12 +114,12 @@ def check_plan_certificate(
     1. Signed by the accountant, for this round and deployment, at stage "plan".
     2. For this plan: population, mechanism, domain, reports, colluding users, route, adjacency,
        delta.
-    3. It holds, and until the submissions close.
+    3. Its claim holds, and it does not expire before submissions close.
     4. Its messages carry information.
 
     Raises:
         DocumentError: step 1 or 2; `ExpiredDocumentError`: step 3.
-        CannotCertify: it does not hold.
+        CannotCertify: step 3, because the claim does not hold.
         UsageError: step 4.
     """
     certificate = verify_from(accountant, signed, Certificate)  # 1

@@ -179,7 +179,7 @@ def check_board(
 ) -> None:
     """Checks that every message of every submission is on the board once and unchanged.
 
-    Docs/protocol.md, "Board".
+    docs/protocol.md, "Board".
 
     1. The board has the length and the digest that the analyst signed.
     2. Each message `symbol || tag` is on it, and no other message carries its tag.

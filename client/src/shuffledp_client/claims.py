@@ -22,7 +22,7 @@ SLACK: Final = 2e-6
 def check_claims(certificate: Certificate) -> None:
     """Refuse a certificate that claims more privacy than its mechanism provides.
 
-    Docs/protocol.md, "Submit", step 7.
+    docs/protocol.md, "Submit", step 7.
 
     1. The number of honest users and the largest distance are possible.
     2. A pure ε_L is not below the closed form (`Spec.local_epsilon`).

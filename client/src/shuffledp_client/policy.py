@@ -103,7 +103,7 @@ def check_policy(
 ) -> None:
     """Checks a verified round against the policy.
 
-    Docs/protocol.md, section "Submit", step 8 of the client.
+    docs/protocol.md, section "Submit", step 8 of the client.
 
     1. The guarantee covers every change of the value that the user wants protected.
     2. Total ε and δ of the shuffled guarantee.

@@ -366,7 +366,7 @@ def expected_receipt(prepared: PreparedSubmission) -> Receipt:
 def check_receipt(prepared: PreparedSubmission, entry: Party, signed: Signed) -> Receipt:
     """Check that a receipt is the entry node's for exactly this submission; return its content.
 
-    Docs/protocol.md, section "Submit".
+    docs/protocol.md, section "Submit".
 
     1. It is signed by the entry node.
     2. It names this round, this credential and the digest of this envelope.

@@ -141,7 +141,7 @@ class Ledger:
     ) -> bytes:
         """Settle a reservation for the reports that arrived; return the final certificate.
 
-        Returns the final certificate, repeatedly the same.
+        A repetition for the same reports returns the same certificate.
 
         The charge never falls (`charges.settled_cost`). Where fewer honest users than reserved are
         left it rises, even beyond the budget: the reports exist.

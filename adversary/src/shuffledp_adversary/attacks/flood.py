@@ -80,7 +80,7 @@ def run_flood(
 ) -> AttackReport:
     """Run the attack on a histogram and a sum, against certificates for only a few honest users.
 
-    A third round has the noise of its nodes, all of which but one are the adversary's.
+    A third round has the noise of its nodes; all nodes but one are the adversary's.
 
     Args:
         users: reports of the round, at least 10; all but the victim's are the adversary's.

@@ -178,7 +178,7 @@ class _Adder:
         self._symbols = np.moveaxis(symbols, axis, -1).reshape(-1, magnitudes.size)
 
     def totals(self) -> FieldTotals:
-        """The sums at the cut that the counts suggest."""
+        """Choose the cut by the counts, and estimate every group's sum at this cut."""
         rising = self._thresholds()
         doubling = self._choose(rising)
         end = self._ends[doubling]

@@ -40,7 +40,7 @@ def check_headers(
 ) -> int:
     """Check that every node relayed `accepted` reports; return the number of dropped onions.
 
-    Docs/protocol.md, "Close".
+    docs/protocol.md, "Close".
 
     In a verified round (`excluding`) nodes leave out users whose messages fail to decrypt;
     `accepted` users remain. Its batches contain the dummies of all nodes from the first hop on.

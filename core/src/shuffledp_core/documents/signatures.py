@@ -40,7 +40,7 @@ _SMALL: Final = frozenset({0, 1, _FIELD - 1, _EIGHTH, _FIELD - _EIGHTH})
 def check_signature(public_key: bytes, signature: bytes, message: bytes) -> None:
     """Checks an Ed25519 signature (R, S) under the public key A.
 
-    Docs/protocol.md, "Signed documents", step 3.
+    docs/protocol.md, "Signed documents", step 3.
 
     1. A has 32 bytes and the signature 64.
     2. S is below the group's order: with S + L it would be a second signature of the same message.

@@ -129,7 +129,10 @@ class LocalLaplace(SumSpec, frozen=True, kw_only=True, tag="local-laplace"):
         return BitCounts(honest - 1, others, 1, largest, changed)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every report is k instead of 0, debiased: each end counts φ/(1-φ) farther."""
+        """Shift of the debiased sum if every report is k instead of 0.
+
+        Debiased, k counts as k + φ/(1-φ), and 0 as -φ/(1-φ).
+        """
         rate = float(self.epsilon_geo)
         beyond = Fraction(math.exp(-rate) / -math.expm1(-rate) * (1 + 1e-12))
         return liars * (self.max_value + 2 * beyond)

@@ -166,7 +166,7 @@ class NodeHistogram(
         )
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every report names a given symbol instead of another, debiased."""
+        """Shift of a symbol's debiased count if every lying report names it instead of another."""
         return liars / (1 - self.blanket)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

@@ -79,7 +79,7 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
         refuse_pure_noise("randomise", self.randomise)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every report is a one instead of a zero, debiased."""
+        """Shift of the debiased sum if every report is a one instead of a zero."""
         return liars * self.max_value / (1 - self.randomise)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

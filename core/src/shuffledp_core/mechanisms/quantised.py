@@ -104,7 +104,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         refuse_pure_noise("randomise", self.randomise)
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every bit is a one instead of a zero, debiased."""
+        """Shift of the debiased sum if every bit is a one instead of a zero."""
         return liars * self.max_value / (1 - self.randomise)
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:

@@ -178,7 +178,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
             )
 
     def largest_shift(self, liars: int) -> Fraction:
-        """Shift if every report sets a symbol's bit instead of not setting it, debiased."""
+        """Shift of a symbol's debiased count if every report sets the symbol's bit."""
         low, high = self.report_chances
         return liars / (high - low)
 

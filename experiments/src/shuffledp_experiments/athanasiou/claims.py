@@ -136,7 +136,10 @@ def bits_law(users: int, epsilon: float, delta: float) -> ErrorLaw | None:
 
 
 def run_crossing(work: RunInputs) -> Results:
-    """Least number of users with less error for RR-Shuffle than Geo-Local, printed and released."""
+    """Least number of users at which RR-Shuffle has a smaller error than Geo-Local.
+
+    With the parameters as printed in the paper, and as in its released code.
+    """
     epsilon, rows = work["epsilon"], []
     crossing: dict[str, int] = {}
     cases = {

@@ -271,7 +271,7 @@ def _judge_rows(
 
 
 def _other(name: str, table: _Table, column: _Column, claims: list[PaperClaim]) -> list[Row]:
-    """Rows of another bound's digits, with a verdict on the formula that reproduces them."""
+    """Rows of another bound's printed values, with a verdict on the formula behind them."""
     group = (
         table.group if column.epsilon0 is None else replace(table.group, epsilon0=column.epsilon0)
     )

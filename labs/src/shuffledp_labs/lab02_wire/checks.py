@@ -63,7 +63,7 @@ def _infer_answers(attempt: CheckAttempt, recording: Recording) -> dict[Any, Any
     named = attempt.program.call("infer_answers", recording.flows, recording.wire)
     if not isinstance(named, dict):
         raise CheckFailure(
-            f"infer_answers gives a dict from client to answer, {recording.title}: it gave "
+            f"{recording.title}: infer_answers must return a dict from client to answer, not "
             f"{kind_of(named)}; see its docstring in work.py"
         )
     for client, answer in named.items():
@@ -111,7 +111,8 @@ def encoded_by(
     where = f"m = {messages}, answer {answer}"
     if not is_list_of_bytes(encoded):
         raise CheckFailure(
-            f"encode gives a list of bytes, {where}: it gave {kind_of(encoded)}; see its docstring"
+            f"{where}: encode must return a list of bytes, not {kind_of(encoded)}; see its "
+            "docstring"
         )
     if len(encoded) != messages:
         raise CheckFailure(
@@ -187,7 +188,7 @@ def _check_decoding(attempt: CheckAttempt, board: Any, expected: int, title: str
     decoded = attempt.program.call("decode", tuple(board))
     if isinstance(decoded, bool) or not isinstance(decoded, int):
         raise CheckFailure(
-            f"decode gives a whole number, {title}: it gave {kind_of(decoded)}; see its docstring"
+            f"{title}: decode must return a whole number, not {kind_of(decoded)}; see its docstring"
         )
     if decoded != expected:
         raise CheckFailure(
@@ -374,6 +375,6 @@ def _ask_far_user(attempt: CheckAttempt, board: ShuffledBoard) -> Any:
     verdict = attempt.program.call("far_user", board.board, board.public)
     if verdict is not None and not isinstance(verdict, bool):
         raise CheckFailure(
-            f"far_user gives True, False or None, {board.title}: it gave {kind_of(verdict)}"
+            f"{board.title}: far_user must return True, False or None, not {kind_of(verdict)}"
         )
     return verdict

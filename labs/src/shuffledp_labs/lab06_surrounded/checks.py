@@ -211,7 +211,8 @@ def _check_most(attempt: CheckAttempt, spec: Spec, users: int, epsilon: float) -
     if certified(users) > epsilon:
         if answer is not None:
             raise CheckFailure(
-                f"{instance}: an answer where no certificate says so little; see step C"
+                f"{instance}: the answer must be None, because even with no colluding users the "
+                "certified epsilon is above the limit; see step C"
             )
         return f"{users} users: none"
     if type(answer) is not int or not 0 <= answer < users:
@@ -220,7 +221,8 @@ def _check_most(attempt: CheckAttempt, spec: Spec, users: int, epsilon: float) -
         )
     if certified(users - answer) > epsilon:
         raise CheckFailure(
-            f"{instance}: your number of colluding users leaves more than epsilon; see step C"
+            f"{instance}: with your number of colluding users the certified epsilon is above the "
+            "limit; see step C"
         )
     if answer + 1 < users and certified(users - answer - 1) <= epsilon:
         raise CheckFailure(f"{instance}: more users than you say may collude; see step C")

@@ -43,7 +43,7 @@ class FloodedRound:
 class ShrunkRound:
     """Outcome of the round that half of the users left.
 
-    `final` and `holds` only of a published one.
+    `final` and `holds` are meaningful only if the round was published.
     """
 
     reason: str | None

@@ -54,7 +54,7 @@ def tampered_by(attempt: CheckAttempt, instance: Cheating) -> list[bytes]:
     batch = attempt.program.call("tamper", instance.pool(instance.pool_of_node()))
     if not is_list_of_bytes(batch):
         raise CheckFailure(
-            f"tamper gives a list of bytes, {instance.title}: it gave {kind_of(batch)}; see its "
+            f"{instance.title}: tamper must return a list of bytes, not {kind_of(batch)}; see its "
             "docstring in work.py"
         )
     if len(batch) != instance.records:
@@ -158,7 +158,8 @@ def _complaints(attempt: CheckAttempt, instance: Complaints) -> dict[str, dict[A
         isinstance(own_complaints, dict) for own_complaints in answer.values()
     ):
         raise CheckFailure(
-            f"check_board gives a dict of dicts, {instance.title}: see its docstring in work.py"
+            f"{instance.title}: check_board must return a dict of dicts; see its docstring in "
+            "work.py"
         )
     return answer
 

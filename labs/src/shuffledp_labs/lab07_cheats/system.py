@@ -60,7 +60,7 @@ def batch_of(batch: Any) -> list[bytes]:
     """The student's batch from a real round; `CheckFailure` unless it is a list of bytes."""
     if not is_list_of_bytes(batch):
         raise CheckFailure(
-            f"tamper gives a list of bytes, a real round: it gave {kind_of(batch)}; see its "
+            f"a real round: tamper must return a list of bytes, not {kind_of(batch)}; see its "
             "docstring"
         )
     return list(batch)

@@ -318,7 +318,7 @@ def _reserve_user(scratch: Path) -> int:
 def weight(folder: Path) -> int:
     """Bytes of all files below a folder; files that vanish meanwhile count 0.
 
-    Stops when it is too much.
+    The count ends once it exceeds `MAX_SCRATCH`.
     """
     total, folders = 0, [folder]
     while folders and total <= MAX_SCRATCH:

@@ -145,7 +145,7 @@ class GeoAnalysis(PaddedAnalysis):
         return item.points(distance, epsilons)
 
     def excess(self, target: Target) -> float:
-        """Excess of the certified δ over the target, which is quick for clamped noise (S6b)."""
+        """Excess of the certified δ, or over rounds the certified ε, over the target (S6b)."""
         item = noisy_sum(self.spec, target.setting)
         if target.rounds > 1:
             units = target.reach if target.adjacency is Adjacency.METRIC else 1

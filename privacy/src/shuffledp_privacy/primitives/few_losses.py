@@ -76,8 +76,8 @@ def least_epsilon(losses: PrivacyLosses, delta: float) -> float:
     spend_work(LOSS_COST * losses.most.size)  # to make them
     if losses.infinite_high > delta:
         raise CannotCertify(
-            f"the ends of the noise alone have a delta of {losses.infinite_high:.4g}: allow more "
-            "than that, or use more dummies"
+            "outcomes at the ends of the noise alone have a probability of "
+            f"{losses.infinite_high:.4g}: allow a larger delta than that, or use more dummies"
         )
     return certified_epsilon(
         lambda epsilon: certified_delta(losses, epsilon), delta, max(0.0, float(losses.most.max()))

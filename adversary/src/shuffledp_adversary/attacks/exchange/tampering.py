@@ -1,8 +1,7 @@
 """Tampering of a malicious mix node with peeled records, as pure functions.
 
 Each tampering keeps every length and, where it can, every count, and the node signs a header for
-exactly what it sends. The node's knowledge is in `Pool`; nothing here is available to an honest
-node only.
+exactly what it sends. All that the node knows is in `Pool`.
 """
 
 from __future__ import annotations
