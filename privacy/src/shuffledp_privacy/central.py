@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.numerics.search import bisect
 from shuffledp_privacy.numerics.special import log_normal_cdf
 
@@ -41,7 +42,7 @@ def geometric_delta(noise_epsilon: float, distance: int, epsilon: float) -> floa
         raise UsageError(f"distance must be at least 1, not {distance}")
     if not epsilon >= 0:
         raise UsageError(f"epsilon must be at least 0, not {epsilon}")
-    if epsilon >= noise_epsilon * distance:
+    if epsilon >= up(noise_epsilon * distance):
         return 0.0
     best = math.floor((distance - epsilon / noise_epsilon) / 2)
     ratio = math.exp(-noise_epsilon)

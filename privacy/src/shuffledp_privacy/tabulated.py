@@ -60,9 +60,6 @@ TAIL_NODES: Final = 64
 LARGEST: Final = 80.0
 """No table goes further: e^ε is beyond counting."""
 
-INTERPOLATION: Final = 128
-"""Units that cover the interpolation's own roundings."""
-
 MOST_KEPT: Final = 8192
 """Tables kept in memory, 7 KiB each; the oldest goes first."""
 
@@ -230,10 +227,7 @@ class Tabulated(Analysis):
         """δ at each total ε, for a change by exactly `distance`."""
         table = TABLES.of(self.mechanism, setting, distance)
         sizes = np.abs(epsilons)
-        with np.errstate(over="ignore"):  # beyond the table e^ε may be anything
-            upper = np.minimum(
-                up(np.interp(np.expm1(sizes), table.excess, table.deltas), INTERPOLATION), 1.0
-            )
+        upper = table.bounds(sizes)
         return np.where(epsilons < 0, reflect_curve(upper, sizes), upper)
 
     @property

@@ -57,6 +57,16 @@ class RapporPermanent:
         """(P(1 | bit 0), P(1 | bit 1)) of a memoised bit: (f/2, 1 - f/2)."""
         return self.fake / 2, 1 - self.fake / 2
 
+    @property
+    def gap(self) -> float:
+        """The difference of the two, without cancellation."""
+        return 1 - self.fake
+
+    @property
+    def zero_chance(self) -> float:
+        """P(0 | bit 1), without cancellation."""
+        return self.fake / 2
+
 
 @dataclass(frozen=True, slots=True)
 class RapporReport:
@@ -88,14 +98,26 @@ class RapporReport:
         middle = self.fake / 2 * (self.when_zero + self.when_one)
         return middle + (1 - self.fake) * self.when_zero, middle + (1 - self.fake) * self.when_one
 
+    @property
+    def gap(self) -> float:
+        """The difference of the two, without cancellation."""
+        return (1 - self.fake) * (self.when_one - self.when_zero)
+
+    @property
+    def zero_chance(self) -> float:
+        """P(0 | bit 1), without cancellation."""
+        none = (1 - self.when_zero) + (1 - self.when_one)
+        return self.fake / 2 * none + (1 - self.fake) * (1 - self.when_one)
+
 
 def rappor_epsilon(spec: RapporPermanent | RapporReport) -> float:
     """Pure ε = h ln(q*(1-p*) / (p*(1-q*))), for the memoised filter 2h ln((1-f/2)/(f/2)).
 
     Nats, rounded up.
     """
-    low, high = spec.response
-    odds = math.log(high / low) + math.log((1 - low) / (1 - high))
+    low, _ = spec.response
+    # Logarithms of 1 and something: where the two chances are nearly the same, no digits are lost.
+    odds = math.log1p(spec.gap / low) + math.log1p(spec.gap / spec.zero_chance)
     return spec.hashes * odds * (1 + ROUNDING)
 
 
@@ -109,7 +131,7 @@ def _curve(
         [math.log(math.comb(spec.hashes, count)) for count in range(spec.hashes + 1)]
     )
     true_bits = np.exp(
-        log_choose + ones * math.log(high) + (spec.hashes - ones) * math.log1p(-high)
+        log_choose + ones * math.log(high) + (spec.hashes - ones) * math.log(spec.zero_chance)
     )
     fake_bits = np.exp(log_choose + ones * math.log(low) + (spec.hashes - ones) * math.log1p(-low))
     # The law of A - B of C10, from -h to h.

@@ -25,7 +25,7 @@ from shuffledp_privacy.analyses import analyses
 from shuffledp_privacy.bounds import Bounds, Setting, check_delta
 from shuffledp_privacy.calibration.families import Family, guess_of_whole_noise, pure_rate
 from shuffledp_privacy.calibration.target import Target
-from shuffledp_privacy.numerics.rounding import down
+from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.numerics.search import bisect_whole
 from shuffledp_privacy.primitives.few_losses import (
     OpenValueAnalysis,
@@ -71,7 +71,7 @@ class NodeSumAnalysis(OpenValueAnalysis):
         )
 
         def ceiling(first: int, last: int) -> float:
-            return certified_delta(self._dominating_losses(last), epsilon * first)
+            return certified_delta(self._dominating_losses(last), down(epsilon * first))
 
         if per_unit and self._is_unary:
             certified = worst_over_distances(ceiling, farthest)
@@ -91,7 +91,7 @@ class NodeSumAnalysis(OpenValueAnalysis):
         )
 
         def ceiling(first: int, last: int) -> float:
-            return least_epsilon(self._dominating_losses(last), delta) / first
+            return up(least_epsilon(self._dominating_losses(last), delta) / first)
 
         if per_unit and self._is_unary:
             # No distance costs more than the noise's own ε for each unit, unless an end shows it.

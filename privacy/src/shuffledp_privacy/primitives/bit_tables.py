@@ -17,6 +17,9 @@ from shuffledp_privacy.primitives.tails import TAIL, binomial_window
 LARGEST_VARIANCE: Final = 15_000.0
 """Largest variance of a sum that is tabulated: its windows then have about 3,000 points."""
 
+LEAST_LOG: Final = -667.0
+"""Least ln Q that counts, about 1e-290: a smaller product of chances loses digits as a double."""
+
 
 def bits_are_few(bits: int, flip: float) -> bool:
     """True if the sum of `bits` flipped bits is short enough for a table."""
@@ -41,7 +44,9 @@ def bit_divergence(zeros: int, ones: int, distance: int, flip: float, epsilon: F
     low = max(start, other)
     high = min(start + first.size, other + second.size)
     if low < high:
-        moved[low - start : high - start] = second[low - other : high - other] - second_error
+        # Too small a chance keeps no digits: then nothing is subtracted.
+        known = np.where(second > LEAST_LOG, second, -np.inf)
+        moved[low - start : high - start] = known[low - other : high - other] - second_error
     above = tabulated_divergence(first + first_error, moved, epsilon)
     return np.asarray(np.minimum(above + 4 * TAIL, 1.0), dtype=np.float64)
 

@@ -55,8 +55,9 @@ def blanket_for(epsilon: float | None, symbols: int) -> Fraction:
 def response_bounds(spec: RespondingSpec) -> CorruptedBounds:
     """ε_L of a report of k-RR, from p and q."""
     uniform = spec.blanket / spec.symbols
-    ratio = (1 - spec.blanket + uniform) / uniform
-    return CorruptedBounds(up(math.log(ratio)), 0.0, (_KEPT,))
+    # From the ratio less 1, divided as rationals: next to pure noise no digits are lost.
+    excess = (1 - spec.blanket) / uniform
+    return CorruptedBounds(up(math.log1p(float(excess))), 0.0, (_KEPT,))
 
 
 def response_error(spec: RespondingSpec, users: int) -> float:

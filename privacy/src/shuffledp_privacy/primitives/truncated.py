@@ -53,6 +53,9 @@ LARGEST_CUT = 0.9
 lost.
 """
 
+LEAST_CHANCE = 1e-290
+"""Least chance that counts where it is subtracted: smaller sums of products lose digits."""
+
 _LOST = 100.0
 """-ln of the mass far below that is left out, and charged to `pairs.TINY`."""
 
@@ -165,6 +168,8 @@ class ShortLaws:
         growth = np.exp(np.minimum(epsilon, 700.0))[:, None]
         moved = np.zeros_like(law)
         moved[distance:] = law[: max(law.size - distance, 0)]
+        # Chances without all their digits are not subtracted.
+        moved[moved < LEAST_CHANCE] = 0.0
         spend_work(POINT_COST * law.size * growth.size)
         rows = max(1, AT_ONCE // law.size)
         above = np.concatenate(

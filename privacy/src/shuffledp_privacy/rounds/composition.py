@@ -248,7 +248,7 @@ def _by_distribution(
         key = _interval(rounds, low, high)
         if key not in totals:
             totals[key] = _compose(rounds, *key, delta, coarse).epsilon(delta)
-        return totals[key] / low
+        return up(totals[key] / low, units=2)
 
     return worst_over_distances(ceiling, d_max, near, settled)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.bounds import SMALLEST_DELTA
 from shuffledp_privacy.central import gaussian_delta
+from shuffledp_privacy.numerics.chords import falling_chord
 from shuffledp_privacy.numerics.hull import lower_hull
 from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.numerics.search import bisect
@@ -46,9 +47,13 @@ class DeltaCurve:
 
     def delta(self, epsilon: float) -> float:
         """Upper bound of δ at ε (nats, >= 0), by chords."""
+        return float(self.bounds(np.array([epsilon]))[0])
+
+    def bounds(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Upper bounds of δ at each ε (nats, >= 0), by chords."""
         # Down: the curve falls.
-        excess = down(math.expm1(min(epsilon, 700.0)))
-        return min(1.0, up(float(np.interp(excess, self.excess, self.deltas))))
+        excess = down(np.expm1(np.minimum(epsilons, 700.0)))
+        return np.minimum(falling_chord(excess, self.excess, self.deltas), 1.0)
 
     def lines(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Slopes B and intercepts A of the hull's pieces A - B e^ε.
@@ -100,7 +105,7 @@ def pure_cost(curve: DeltaCurve, leak: float) -> float:
     """Least ε, rounded up, at which the curve is at most `leak` ε. Nats, >= 0. Source: C15."""
     if curve.deltas[0] <= 0:
         return 0.0
-    return _least(lambda epsilon: curve.delta(epsilon) <= leak * epsilon, 700.0)
+    return _least(lambda epsilon: curve.delta(epsilon) <= down(leak * epsilon), 700.0)
 
 
 def gaussian_epsilon(s: float, leaked: float, delta: float) -> float:

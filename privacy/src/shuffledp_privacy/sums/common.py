@@ -269,13 +269,12 @@ def chord(nodes: Floats, values: Floats, totals: Floats) -> Floats:
     exact = nodes[right] == totals
     gap = nodes[right] - nodes[left]
     with np.errstate(divide="ignore", invalid="ignore"):
-        # (e^w - e^l)/(e^r - e^l) with no exponent above 0: nothing overflows, and short gaps keep
+        # (e^r - e^w)/(e^r - e^l) with no exponent above 0: nothing overflows, and short gaps keep
         # their digits.
-        weight = (
-            -np.expm1(-(totals - nodes[left])) / -np.expm1(-gap) * np.exp(totals - nodes[right])
-        )
-    weight = np.clip(np.where(gap > 0, weight, 1.0), 0.0, 1.0)
-    mixed = values[left] + weight * (values[right] - values[left])
+        share = np.expm1(totals - nodes[right]) / np.expm1(-gap)
+    share = np.clip(np.where(gap > 0, share, 0.0), 0.0, 1.0)
+    # From the right end, whose value is the smaller one: no digits of a steep curve cancel.
+    mixed = values[right] + share * np.maximum(values[left] - values[right], 0.0)
     return np.where(exact, values[right], np.minimum(mixed * (1.0 + 1e-12), 1.0))
 
 

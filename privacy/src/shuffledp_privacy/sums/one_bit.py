@@ -29,6 +29,7 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.histogram.binary import one_symbol, one_symbol_window
 from shuffledp_privacy.histogram.blanket import Law, law_of
 from shuffledp_privacy.histogram.krr import attained_delta, certified_delta
+from shuffledp_privacy.numerics.chords import falling_chord
 from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.tails import Floats, inward
@@ -162,7 +163,7 @@ class OneBitRound:
         lows, highs = _intervals(self.d_max - 1)
         # Chords in e^E between the nodes are above the curve, and so the point where a chord has δ
         # k/d is sound.
-        grown = np.interp(
+        grown = falling_chord(
             down(delta * (self.max_value / highs)), values[::-1], np.expm1(nodes)[::-1]
         )
         totals = np.log1p(grown * highs / self.max_value)

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from shuffledp_privacy.bounds import Setting, certified_curve
+from shuffledp_privacy.numerics.chords import falling_chord
 from shuffledp_privacy.numerics.rounding import ELEMENTARY, down, up
 from shuffledp_privacy.primitives.pairs import hockey_stick, least_epsilon
 from shuffledp_privacy.sums.common import chord
@@ -102,7 +103,7 @@ def _nearer(item: QuantisedRound, delta: float) -> float:
     values[-1] = min(values[-1], delta)
     # Chords in e^E between the nodes are above the curve, and so the point where a chord has
     # δ/b is sound.
-    grown = np.interp(down(delta / highs, 4 * ELEMENTARY), values[::-1], np.expm1(nodes)[::-1])
+    grown = falling_chord(down(delta / highs, 4 * ELEMENTARY), values[::-1], np.expm1(nodes)[::-1])
     return up(
         float((np.log1p(grown * highs) / lows).max()) * item.code.max_value / item.max_value,
         4 * ELEMENTARY,

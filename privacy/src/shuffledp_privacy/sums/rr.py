@@ -134,7 +134,7 @@ class BitShuffle:
         """(certified, attained) δ at ε; ε is per unit if metric, else total."""
 
         def bound(boxes: Boxes) -> Floats:
-            return hockey_stick(self._pairs(boxes), epsilon * self._unit(boxes.d_low)).upper
+            return hockey_stick(self._pairs(boxes), down(epsilon * self._unit(boxes.d_low))).upper
 
         low = self.known_delta(epsilon)
 
@@ -161,10 +161,11 @@ class BitShuffle:
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             if target >= limit:
                 return np.ones(len(boxes), dtype=np.bool_)
-            return hockey_stick(self._pairs(boxes), target * self._unit(boxes.d_low)).upper <= delta
+            totals = down(target * self._unit(boxes.d_low))
+            return hockey_stick(self._pairs(boxes), totals).upper <= delta
 
         def needed_epsilons(boxes: Boxes) -> Floats:
-            return least_epsilon(self._pairs(boxes), delta)[0] / self._unit(boxes.d_low)
+            return up(least_epsilon(self._pairs(boxes), delta)[0] / self._unit(boxes.d_low))
 
         # From 0 a relative slack leads nowhere: every box would be cut down to single points.
         start = max(low, 1e-9 * limit)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_privacy.numerics.rounding import up
+from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.supremum import FEW, Boxes, certified_maximum, distance_boxes
 from shuffledp_privacy.splitting import clamping_nearby
@@ -51,7 +51,7 @@ def _searched_delta(item: NoisySum, epsilon: float, coupled: float) -> float:
     def bound(boxes: Boxes) -> Floats:
         # δ rises with the distance and falls with ε: the farthest change at the smallest total
         # covers the box.
-        return item.curve(boxes.d_high, epsilon * boxes.d_low.astype(np.float64))
+        return item.curve(boxes.d_high, down(epsilon * boxes.d_low.astype(np.float64)))
 
     probe = np.array(probes(item.d_max))
     start = float(item.curve(probe, epsilon * probe).max())
@@ -114,11 +114,11 @@ def _searched_epsilon(item: NoisySum, delta: float, coupled: float) -> float:
         # local(d)/d falls (S8): what covers distance 1 covers every distance.
         if target >= item.local(1):
             return np.ones(len(boxes), dtype=np.bool_)
-        return item.curve(boxes.d_high, target * boxes.d_low.astype(np.float64)) <= delta
+        return item.curve(boxes.d_high, down(target * boxes.d_low.astype(np.float64))) <= delta
 
     def needed_epsilons(boxes: Boxes) -> Floats:
         # On a box a..b E(d)/d is at most E(b)/a (S5).
-        return item.least_epsilons(boxes.d_high, delta) / boxes.d_low
+        return up(item.least_epsilons(boxes.d_high, delta) / boxes.d_low)
 
     probe = np.array(probes(item.d_max))
     start = float((item.least_epsilons(probe, delta) / probe).max())
