@@ -168,7 +168,7 @@ class TwoOutputs:
         ]
 
     @cached_property
-    def composition_tables(self) -> list[tuple[Fraction, Fraction, CompositionTables]]:
+    def single_tables(self) -> list[tuple[Fraction, Fraction, CompositionTables]]:
         """Rates with tables of single compositions: all of them, or for many users three."""
         return [
             (high, low, tables)
@@ -198,7 +198,7 @@ class TwoOutputs:
         """Attained δ for ε >= 0, at the worst composition; for many users the worst of three."""
         growth = Fraction(math.exp(min(epsilon, 700.0)) * (1 + ROUNDING))
         largest = 0.0
-        for high, low, tables in self.composition_tables:
+        for high, low, tables in self.single_tables:
             alpha = high - growth * low
             beta = growth * (1 - low) - (1 - high)
             margin = tables.relative

@@ -209,7 +209,7 @@ class KeptLaplace(KeptNoise):
     short: ShortLaws | None
 
     @property
-    def _summed_counts(self) -> Floats:
+    def _contour_counts(self) -> Floats:
         """Numbers of noises of the cells whose laws are not in `short`."""
         tabulated = len(self.short.laws) if self.short else 0
         return self.cells.counts[: self.cells.counts.size - tabulated]
@@ -220,11 +220,11 @@ class KeptLaplace(KeptNoise):
         return True
 
     def _largest(self, distance: int) -> float:
-        every = self._summed_counts.size == 0
+        every = self._contour_counts.size == 0
         return distance * (self.noise.rate if every else REACH * self.noise.widest_tilt)
 
     def _mean(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
-        summed = self._summed_counts.size
+        summed = self._contour_counts.size
         mean = self._long(distance, epsilon) if summed else np.zeros_like(epsilon)
         if self.short is None:
             return mean
@@ -236,7 +236,7 @@ class KeptLaplace(KeptNoise):
 
     def _long(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
         """HS at many E for one distance: from tables for whole curves, by sums for a few points."""
-        counts, masses = self._summed_counts, self.cells.masses[: self._summed_counts.size]
+        counts, masses = self._contour_counts, self.cells.masses[: self._contour_counts.size]
         far = int(distance.max(initial=1))
         if epsilon.size >= CURVE and (distance == far).all():
             reach = 1 << (far - 1).bit_length()
@@ -248,7 +248,7 @@ class KeptLaplace(KeptNoise):
         return self._sum_laws(distance.astype(np.float64), epsilon)
 
     def _sum_laws(self, distance: Floats, epsilon: Floats) -> Floats:
-        counts = self._summed_counts
+        counts = self._contour_counts
         size = counts.size
         law = TruncatedLaw(self.noise, np.repeat(counts, epsilon.size))
         pair = TruncatedPair.of(law, np.tile(distance, size))
@@ -293,11 +293,11 @@ def kept_noise(spec: GeoShuffle, honest: int) -> KeptNoise | None:
         few = parts.counts[summed:]
         short = ShortLaws.of(noise, few) if few.size else None
         if short is None:
-            parts = _without(parts, summed)
+            parts = _first_cells(parts, summed)
     return KeptLaplace(parts, unclamped, noise, short)
 
 
-def _without(parts: Cells, kept: int) -> Cells:
-    """The first `kept` cells; the others count as no noise at all, which protects less."""
-    lost = (parts.lost + float(parts.masses[kept:].sum())) * (1 + MARGIN)
-    return Cells(parts.counts[:kept], parts.masses[:kept], lost)
+def _first_cells(parts: Cells, size: int) -> Cells:
+    """The first `size` cells; the others count as no noise at all, which protects less."""
+    lost = (parts.lost + float(parts.masses[size:].sum())) * (1 + MARGIN)
+    return Cells(parts.counts[:size], parts.masses[:size], lost)
