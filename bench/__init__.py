@@ -1,4 +1,4 @@
-"""Speed and memory as ratios of one run: `make bench`.
+"""Benchmarks that compare speeds and memory within one run, as ratios: `make bench`.
 
 Not a test: machines differ, ratios much less.
 """

@@ -37,7 +37,7 @@ def decode(board: tuple[bytes, ...]) -> int:
 def far_user(
     board: tuple[int, ...] | bytes, public: dict[str, int | str | Fraction]
 ) -> bool | None:
-    """Compare the board with half of `far`; None if noise can move it that far."""
+    """True if the board shows a user of the far value, False if none, None if noise hides it."""
     users = int(public["users"])
     far = int(public["far"])
     rate = float(public["rate"])

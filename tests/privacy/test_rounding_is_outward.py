@@ -98,10 +98,10 @@ def test_the_epsilon_of_rappor_is_rounded_up_at_both_ends(fake: float) -> None:
 
 
 def test_a_geometric_delta_is_zero_only_from_the_rounded_up_epsilon_on() -> None:
-    rate, distance = 0.1, 3
-    product = rate * distance
-    with mp.workdps(DIGITS):
-        assert (geometric_delta(rate, distance, product) > 0) or product >= mp.mpf(rate) * distance
+    rate, distance = 0.1, 5
+    below = rate * distance
+    assert Fraction(below) < Fraction(rate) * distance
+    assert geometric_delta(rate, distance, below) > 0
 
 
 @pytest.mark.parametrize("epsilon", [100.0, 600.0])

@@ -39,7 +39,7 @@ class MechanismSummary:
     largest_share_colluding: float = 0.0
 
     def add(self, final: Certificate) -> None:
-        """Count a settled round."""
+        """Include a settled round: count it, and update worst values and the range of reports."""
         reports = final.users
         self.fewest_reports = min(self.fewest_reports, reports) if self.rounds else reports
         self.most_reports = max(self.most_reports, reports)

@@ -272,7 +272,7 @@ class Accountant:
         Raises:
             UnknownRoundError: never certified here.
             DocumentError: a discard does not verify.
-            RoundStateError: step 2 or 3, naming the nodes; or the round was settled.
+            RoundStateError: a wrong node, step 2 or 3; or the round was settled.
         """
         route = _stored_plan(self._ledger.charge(round_id).plan).route
         missing = set(route)
@@ -372,7 +372,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         request: accountant_pb2.CertifyRequest,
         context: Context,  # noqa: ARG002
     ) -> accountant_pb2.CertifyResponse:
-        """See accountant.proto."""
+        """Calibrate a plan, reserve its cost, and sign its certificate; see accountant.proto."""
         async with self._changing:
             signed = await in_thread(self._accountant.certify, request.round_id, request.plan)
             await in_thread(self._accountant.publish_log)
@@ -386,7 +386,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         request: accountant_pb2.SettleRequest,
         context: Context,  # noqa: ARG002
     ) -> accountant_pb2.SettleResponse:
-        """See accountant.proto."""
+        """Charge a round for its reports, and sign the final certificate; see accountant.proto."""
         async with self._changing:
             signed = await in_thread(
                 self._accountant.settle,
@@ -405,12 +405,12 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         request: accountant_pb2.LogResultRequest,
         context: Context,  # noqa: ARG002
     ) -> accountant_pb2.LogResultResponse:
-        """See accountant.proto."""
+        """Add a settled round's result to the public log; see accountant.proto."""
         async with self._changing:
             await in_thread(self._accountant.log_result, request.round_id, request.digest)
             await in_thread(self._accountant.publish_log)
             proof = await in_thread(self._accountant.result_proof, request.round_id, request.digest)
-        self._log.info("result logged", round=request.round_id)
+        self._log.info("result added to the public log", round=request.round_id)
         return accountant_pb2.LogResultResponse(log_proof=proof)
 
     async def Release(  # noqa: N802
@@ -418,7 +418,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         request: accountant_pb2.ReleaseRequest,
         context: Context,  # noqa: ARG002
     ) -> accountant_pb2.ReleaseResponse:
-        """See accountant.proto."""
+        """Give a reservation back on discards of every node of the route; see accountant.proto."""
         async with self._changing:
             await in_thread(self._accountant.release, request.round_id, tuple(request.discards))
             await in_thread(self._accountant.publish_log)
@@ -432,7 +432,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         request: accountant_pb2.GetBudgetRequest,
         context: Context,  # noqa: ARG002
     ) -> accountant_pb2.GetBudgetResponse:
-        """See accountant.proto. An infinite ε: no finite bound."""
+        """Return what a population has spent and has left, an ε of infinity for no finite bound."""
         most = request.most_entries or MOST_ENTRIES
         async with self._reading:
             statement, page = await in_thread(

@@ -41,7 +41,9 @@ async def open_round(running: RunningRound) -> bytes:
     check_route_keys(certificate, signed, keys)
     corrupt = check_corrupt(keys, plan)  # 5, before a manifest names such a node
     if corrupt:
-        running.log.warning("corrupt nodes on the route, as the plan allows", nodes=corrupt)
+        running.log.warning(
+            "nodes of the route declare that they are corrupt, which the plan allows", nodes=corrupt
+        )
     manifest = make_manifest(
         services.deployment, certificate, signed, keys, plan, (opens_at, closes_at)
     )

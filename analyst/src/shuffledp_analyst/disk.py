@@ -22,7 +22,7 @@ def typed_disk_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        structlog.get_logger().error("disk refused a write to the state folder", reason=str(error))
+        structlog.get_logger().error("disk failure in the state folder", reason=str(error))
         raise DiskError(
             f"the analyst cannot write to its state folder ({error.strerror or error}): free "
             f"some space or repair the disk, then retry"

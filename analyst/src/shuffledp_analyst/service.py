@@ -55,7 +55,7 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         request: analyst_pb2.GetManifestRequest,
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.GetManifestResponse:
-        """See analyst.proto."""
+        """Return the announcement of a round, or of the newest open one; see analyst.proto."""
         return analyst_pb2.GetManifestResponse(
             announcement=self._coordinator.announcement(request.round_id)
         )
@@ -65,7 +65,7 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         request: analyst_pb2.GetResultRequest,
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.GetResultResponse:
-        """See analyst.proto."""
+        """Return the signed result of a round that has ended; see analyst.proto."""
         shown = self._coordinator.ending(request.round_id)
         return analyst_pb2.GetResultResponse(**shown._asdict())
 
@@ -74,7 +74,7 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         request: analyst_pb2.GetBoardRequest,
         context: Context,  # noqa: ARG002
     ) -> AsyncIterator[analyst_pb2.GetBoardResponse]:
-        """See analyst.proto."""
+        """Stream the published board, every plain message in mixed order; see analyst.proto."""
         async for offset, data in self._coordinator.board(request.round_id):
             yield analyst_pb2.GetBoardResponse(offset=offset, data=data)
 
@@ -83,7 +83,7 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         request: analyst_pb2.GetTileRequest,
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.GetTileResponse:
-        """See analyst.proto."""
+        """Return one tile of the published board; see analyst.proto."""
         return analyst_pb2.GetTileResponse(
             tile=await asyncio.to_thread(self._coordinator.tile, request.round_id, request.index)
         )
@@ -93,7 +93,7 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         request: analyst_pb2.GetHistoryRequest,
         context: Context,  # noqa: ARG002
     ) -> AsyncIterator[analyst_pb2.GetHistoryResponse]:
-        """See analyst.proto."""
+        """Stream a verified round's history, which proves its board; see analyst.proto."""
         async for offset, data in self._coordinator.history(request.round_id):
             yield analyst_pb2.GetHistoryResponse(offset=offset, data=data)
 
@@ -109,7 +109,7 @@ class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
         request: analyst_pb2.OpenRoundRequest,
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.OpenRoundResponse:
-        """See analyst.proto."""
+        """Open a round: certificate, round keys, manifest, announcement; see analyst.proto."""
         round_id, announcement = await self._coordinator.open(request.plan, request.round_id)
         return analyst_pb2.OpenRoundResponse(round_id=round_id, announcement=announcement)
 
@@ -118,7 +118,7 @@ class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
         request: analyst_pb2.FollowRoundRequest,
         context: Context,  # noqa: ARG002
     ) -> AsyncIterator[analyst_pb2.FollowRoundResponse]:
-        """See analyst.proto."""
+        """Stream a round's events until its end; the last has the result; see analyst.proto."""
         async for event in self._coordinator.follow(request.round_id):
             yield analyst_pb2.FollowRoundResponse(
                 stage=event.stage,
@@ -134,7 +134,7 @@ class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
         request: analyst_pb2.EndSubmissionsRequest,
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.EndSubmissionsResponse:
-        """See analyst.proto."""
+        """Close a round's submissions before the manifest's closing time; see analyst.proto."""
         self._coordinator.end_submissions(request.round_id)
         return analyst_pb2.EndSubmissionsResponse()
 
@@ -143,7 +143,7 @@ class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
         request: analyst_pb2.AbortRoundRequest,
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.AbortRoundResponse:
-        """See analyst.proto."""
+        """Cancel a round, and release its budget where that is sound; see analyst.proto."""
         self._coordinator.abort(request.round_id, request.reason)
         return analyst_pb2.AbortRoundResponse()
 
@@ -152,7 +152,7 @@ class RoundControlService(analyst_pb2_grpc.RoundControlServicer):
         request: analyst_pb2.ListRoundsRequest,
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.ListRoundsResponse:
-        """See analyst.proto."""
+        """Return a page of this analyst's rounds, the newest first; see analyst.proto."""
         page, more = await self._coordinator.page_of_rounds(request.after, request.limit)
         rounds = [analyst_pb2.RoundSummary(**asdict(summary)) for summary in page]
         return analyst_pb2.ListRoundsResponse(rounds=rounds, more=more)
@@ -167,7 +167,7 @@ class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
     async def AddBatch(  # noqa: N802
         self, request_iterator: AsyncIterator[batch_pb2.AddBatchRequest], context: Context
     ) -> batch_pb2.AddBatchResponse:
-        """See batch.proto."""
+        """Receive a batch in chunks; answer when it is verified and on disk; see batch.proto."""
         await self._coordinator.deliver(peer_name(context), request_iterator)
         return batch_pb2.AddBatchResponse()
 

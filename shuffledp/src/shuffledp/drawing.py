@@ -33,8 +33,6 @@ _QUIET: Final = "#8a8f98"
 def check_plot(file: Path) -> None:
     """Check that a picture can be drawn and saved as this file.
 
-
-
     Raises:
         UsageError: another ending.
         ConfigError: no such folder.

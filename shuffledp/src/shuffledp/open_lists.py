@@ -70,7 +70,7 @@ def find_in_simulation(
     """
     hashes = wording.hashes
     if hashes is None:
-        raise ValueError("candidates can be looked up only in an open list")
+        raise ValueError("candidates can be looked up only for a question with an open list")
     texts = (
         [entry for _, (entry,) in read_rows(data, wording.fields)]
         if candidates is None

@@ -121,7 +121,7 @@ class Plan:
 
     @property
     def per_unit(self) -> str:
-        """The unit of ε, in words to put after the number."""
+        """Text to put after ε: " per unit" under metric adjacency, else ""."""
         return " per unit" if self.setting.adjacency is Adjacency.METRIC else ""
 
     def to_dict(self) -> dict[str, Any]:

@@ -181,7 +181,7 @@ class Admission:
             # crash, too.
             write_atomic(self._state / f"{population.name}.json", data)
             structlog.get_logger().info(
-                "withdrawals updated",
+                "list of withdrawn credentials updated",
                 population=population.name,
                 serial=newest.serial,
                 credentials=len(newest.credentials),

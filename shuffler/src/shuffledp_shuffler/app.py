@@ -128,7 +128,7 @@ async def run(
     node, service = build(config, node_of=node_of, corrupt=corrupt)
     if corrupt is not None:
         structlog.get_logger().warning(
-            "CORRUPT NODE: all that it learns is logged", folder=str(corrupt)
+            "CORRUPT NODE: all that it learns is recorded in the folder", folder=str(corrupt)
         )
     if node_of is not MixNode:
         structlog.get_logger().warning("CORRUPT NODE: it runs foreign code, for an experiment")

@@ -75,7 +75,7 @@ def _disk_faults() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        structlog.get_logger().error("disk refused a write to the state folder", reason=str(error))
+        structlog.get_logger().error("disk failure in the state folder", reason=str(error))
         raise DiskError(
             f"the disk of this node failed ({error.strerror}); try again later"
         ) from error
@@ -93,7 +93,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def PrepareRound(
         self, request: node_pb2.PrepareRoundRequest, context: Context
     ) -> node_pb2.PrepareRoundResponse:
-        """See node.proto."""
+        """Check a round's certificate, and return a new key pair's signed key; see node.proto."""
         with _disk_faults():
             key = await self._node.prepare(
                 request.certificate, request.position, request.suite, tuple(request.route)
@@ -103,7 +103,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def SetManifest(
         self, request: node_pb2.SetManifestRequest, context: Context
     ) -> node_pb2.SetManifestResponse:
-        """See node.proto."""
+        """Check a manifest against the prepared key, and countersign it; see node.proto."""
         with _disk_faults():
             countersignature = await self._node.set_manifest(request.manifest)
         return node_pb2.SetManifestResponse(countersignature=countersignature.to_bytes())
@@ -111,7 +111,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def Submit(
         self, request_iterator: AsyncIterator[node_pb2.SubmitRequest], context: Context
     ) -> node_pb2.SubmitResponse:
-        """See node.proto."""
+        """Take one submission in chunks, and return the signed receipt; see node.proto."""
         first = await anext(aiter(request_iterator), None)
         if first is None or first.WhichOneof("part") != "header":
             raise InvalidSubmissionError("a submission must begin with its header")
@@ -125,7 +125,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def SubmitWhole(
         self, request: node_pb2.SubmitWholeRequest, context: Context
     ) -> node_pb2.SubmitWholeResponse:
-        """See node.proto."""
+        """Take one submission in one message, and return the signed receipt; see node.proto."""
         _require_short(request.ByteSize())
         header = request.header
         with _disk_faults():
@@ -140,7 +140,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def SubmitMany(
         self, request_iterator: AsyncIterator[node_pb2.SubmitManyRequest], context: Context
     ) -> AsyncIterator[node_pb2.SubmitManyResponse]:
-        """See node.proto."""
+        """Take the submissions of many devices over one stream; see node.proto."""
         with _disk_faults():
             async with aclosing(self._gateways.answers(_submissions(request_iterator))) as groups:
                 async for group in groups:
@@ -186,7 +186,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def CloseRound(
         self, request: node_pb2.CloseRoundRequest, context: Context
     ) -> node_pb2.CloseRoundResponse:
-        """See node.proto."""
+        """Close submissions, then mix and relay them if there are enough; see node.proto."""
         with _disk_faults():
             accepted = await self._node.close_round(request.round_id)
         return node_pb2.CloseRoundResponse(accepted=accepted)
@@ -194,7 +194,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def DeleteRound(
         self, request: node_pb2.DeleteRoundRequest, context: Context
     ) -> node_pb2.DeleteRoundResponse:
-        """See node.proto."""
+        """Erase a round's key and data, and return a signed discard; see node.proto."""
         with _disk_faults():
             discard = await self._node.delete(request.round_id)
         return node_pb2.DeleteRoundResponse(discard=discard.to_bytes())
@@ -202,7 +202,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def WatchRound(
         self, request: node_pb2.WatchRoundRequest, context: Context
     ) -> AsyncIterator[node_pb2.WatchRoundResponse]:
-        """See node.proto."""
+        """Stream a round's status, now and at every change, until it ends; see node.proto."""
         async with aclosing(self._node.watch(request.round_id)) as snapshots:
             async for snapshot in snapshots:
                 yield _status(snapshot)
@@ -210,7 +210,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def GetDummies(
         self, request: node_pb2.GetDummiesRequest, context: Context
     ) -> AsyncIterator[node_pb2.GetDummiesResponse]:
-        """See node.proto."""
+        """Return this node's claim and dummies, sealed for the entry node; see node.proto."""
         with _disk_faults():
             data = await self._node.dummies(request.round_id)
         for offset, piece in chunks(data):
@@ -219,7 +219,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def SetDummies(
         self, request_iterator: AsyncIterator[node_pb2.SetDummiesRequest], context: Context
     ) -> node_pb2.SetDummiesResponse:
-        """See node.proto."""
+        """Take another node's claim and dummies at the entry node; see node.proto."""
         first = await anext(aiter(request_iterator), None)
         with _disk_faults():
             await self._node.set_dummies(_read_round_id(first), _pieces(request_iterator))
@@ -228,7 +228,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def GetAccusation(
         self, request: node_pb2.GetAccusationRequest, context: Context
     ) -> AsyncIterator[node_pb2.GetAccusationResponse]:
-        """See node.proto."""
+        """Return the input records that do not decrypt at this node; see node.proto."""
         with _disk_faults():
             data = await self._node.accusation(request.round_id)
         for offset, piece in chunks(data):
@@ -237,7 +237,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def Answer(
         self, request_iterator: AsyncIterator[node_pb2.AnswerRequest], context: Context
     ) -> AsyncIterator[node_pb2.AnswerResponse]:
-        """See node.proto."""
+        """Answer another node's accusation with traces and passages; see node.proto."""
         first = await anext(aiter(request_iterator), None)
         with _disk_faults():
             data = await self._node.answer(_read_round_id(first), _pieces(request_iterator))
@@ -247,7 +247,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     async def SettleAccusation(
         self, request_iterator: AsyncIterator[node_pb2.SettleAccusationRequest], context: Context
     ) -> node_pb2.SettleAccusationResponse:
-        """See node.proto."""
+        """End this node's accusation by the transcript of all answers; see node.proto."""
         first = await anext(aiter(request_iterator), None)
         await self._node.settle_accusation(_read_round_id(first), _pieces(request_iterator))
         return node_pb2.SettleAccusationResponse()
@@ -262,7 +262,7 @@ class BatchSinkServicer(batch_pb2_grpc.BatchSinkServicer):
     async def AddBatch(
         self, request_iterator: AsyncIterator[batch_pb2.AddBatchRequest], context: Context
     ) -> batch_pb2.AddBatchResponse:
-        """See batch.proto."""
+        """Receive a batch in chunks; answer when it is verified and on disk; see batch.proto."""
         header = await read_header(request_iterator)
         with _disk_faults():
             await self._node.add_batch(header, peer_name(context), batch_chunks(request_iterator))

@@ -373,9 +373,9 @@ class Ledger:
             )
         return None if row is None else read_charge(row)
 
-    def log_leaves(self, after: int = 0) -> list[bytes]:
-        """Hashes of the public log's entries, from entry `after` on."""
-        newer = select(log_entries.c.leaf).where(log_entries.c.number >= after)
+    def log_leaves(self, begin: int = 0) -> list[bytes]:
+        """Hashes of the public log's entries with numbers from `begin` on."""
+        newer = select(log_entries.c.leaf).where(log_entries.c.number >= begin)
         with failures(), self._engine.begin() as db:
             leaves = db.execute(newer.order_by(log_entries.c.number)).scalars()
             return [bytes(leaf) for leaf in leaves]

@@ -50,6 +50,7 @@ def run_and_present(
     Raises:
         UsageError: the picture's file name has no known ending; or what the attack raises.
         ConfigError: the picture cannot be written.
+        NotInstalledError: a picture needs matplotlib, the extra `plot`.
     """
     if plot is not None:
         check_plot(plot)

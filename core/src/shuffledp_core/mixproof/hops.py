@@ -468,7 +468,10 @@ class Hop(Receiver):
     @property
     def _output_records(self) -> tuple[Header, tuple[bytes, ...]]:
         if self._output is None:
-            raise RoundStateError(f"node {self.position} has no output that could be traced")
+            raise RoundStateError(
+                f"node {self.position} has not mixed the batch yet, or has erased its output, so "
+                "nothing can be traced"
+            )
         return self._output
 
     @property

@@ -357,7 +357,7 @@ def check_silence(attempt: CheckAttempt) -> str:
 
 
 def _describe_board(board: ShuffledBoard) -> str:
-    """A round in numbers, enough to see whether it reveals the value or hides it."""
+    """A line on a board: its most telling number, and the value of the user far from all others."""
     shown, value = (
         ("largest number", max(board.board))
         if board.public["shuffled"] == "numbers"

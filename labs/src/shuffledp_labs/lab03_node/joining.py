@@ -159,8 +159,8 @@ def judge_tampered(seen: TamperOutcome) -> None:
     _, dropped_here, later = seen.dropped
     if later:
         raise CheckFailure(
-            f"{what}your node sent {later} of the onions on that no honest node sends on, and "
-            f"node 3 had to drop them; {WHERE_E}"
+            f"{what}your node forwarded {later} onions that an honest node drops, so that node 3 "
+            f"had to drop them; {WHERE_E}"
         )
     if dropped_here != DROPS[seen.tampering]:
         raise CheckFailure(

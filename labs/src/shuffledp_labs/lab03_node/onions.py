@@ -131,7 +131,7 @@ def distance(first: BranchLaw, second: BranchLaw) -> Fraction | float:
 
 
 def surplus(actual: Sequence[bytes], expected: Sequence[bytes]) -> tuple[int, int, int]:
-    """Differences of two batches regardless of order: (missing, too often, unknown)."""
+    """Numbers of messages missing from `actual`, in it too often, and not in `expected`."""
     have = Counter(actual)
     due = Counter(expected)
     missing = (due - have).total()

@@ -227,7 +227,9 @@ class CampaignRunner:
             check_outlook(await outlook_of(self.campaign, self.state))
         except BudgetExceeded as error:
             if not go_on:
-                raise BudgetExceeded(f"{error}; or run the dates it covers: --go-on") from error
+                raise BudgetExceeded(
+                    f"{error}; or add --go-on to run only the dates that the budget covers"
+                ) from error
             self.say(f"continuing nevertheless: {error}")
         self.checked = True
 

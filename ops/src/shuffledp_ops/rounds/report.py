@@ -140,7 +140,7 @@ class RoundReport:
 
     @property
     def unit(self) -> str:
-        """The unit of a sum whose question has words; "" for any other."""
+        """Unit of the answer if it is a sum and the question has a wording; otherwise ""."""
         words = self.final.question_wording
         return words.unit if self.is_sum and words is not None else ""
 

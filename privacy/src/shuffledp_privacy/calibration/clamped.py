@@ -67,7 +67,7 @@ def _least(enough: Callable[[int], bool], largest: int) -> int:
     """Smallest sufficient padding, by doubling and bisection.
 
     Raises:
-        CannotCertify: it does not fit in a message vector for values up to `largest`.
+        CannotCertify: with such a padding, a user would send more than `MAX_DOMAIN` messages.
     """
     low, high = -1, 1
     while not enough(high):

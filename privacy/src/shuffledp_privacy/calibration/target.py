@@ -124,7 +124,7 @@ class Target:
 
     @property
     def setting(self) -> Setting:
-        """The setting of one round."""
+        """The users, honest users, adjacency and largest distance of one round."""
         return Setting(self.users, self.honest, self.adjacency, self.max_distance)
 
     @property

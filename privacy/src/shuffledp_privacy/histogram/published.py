@@ -74,7 +74,10 @@ def _sum_of_excess(loss: Floats, mass: Floats, epsilon: float) -> float:
 def _theorem_1(
     users: int, at_x0: int, symbols: int, epsilon0: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Logarithms of the printed v_s, corrected v_s and P(M_x0(x0) = s), s = 0..n (κ notation)."""
+    """ln v_s as printed, ln v_s as corrected, and the probability P(M_x0(x0) = s), for s = 0..n.
+
+    κ1 to κ3 are those of the paper.
+    """
     if not 2 <= users <= LARGEST_PRINTED:
         raise UsageError(f"users must be from 2 to {LARGEST_PRINTED} here, not {users}")
     if not 0 <= at_x0 <= users - 1:
@@ -135,7 +138,7 @@ def balle_2019(symbols: int, blanket: float, users: int, delta: float) -> float 
 
 
 def weak_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> float:
-    """δ(ε) against Koskela et al.'s weak adversary (2021), who knows the others' flags.
+    """δ(ε) against Koskela et al.'s weak adversary (2021), who knows others' values and flags.
 
     It is the blanket's (K1, K9).
 

@@ -283,7 +283,11 @@ def _reach(
     sign: int,
     lost: Floats,
 ) -> Floats:
-    """Distance beyond which Chernoff's bound at the tilt s + sign*u is below exp(-lost)."""
+    """Distance from the threshold t beyond which probabilities are below exp(-lost) e^(K(s) - st).
+
+    By Chernoff's bound at the tilts s + sign*u: the least distance over four u, each at most
+    `room`.
+    """
     best = np.full_like(tilt, np.inf)
     # In deviations for laws near a Gaussian, absolute for laws that hardly leave one point.
     start = law.cumulant(tilt)

@@ -2,8 +2,8 @@
 
 P(N = j) is proportional to φ^|j| for |j| <= c, φ = exp(-rate). It is log-concave, and so is the sum
 W_g of g such noises (docs/accounting.md, Proposition S6b). Laws of few noises are tabulated by
-convolution; of many, probabilities come from the generating function by the sums of `contour`. E is
-the total ε of a change by d, nats.
+convolution; of many, probabilities come from the generating function by the sums of `contour`.
+HS_E is the hockey-stick divergence at a total ε of E, in nats, between the sum and its shift by d.
 
 With a = φe^s, b = φe^-s the tilted generating function of one noise is that of the whole discrete
 Laplace law, (1 - φ²)/((1 - az)(1 - b/z)), times 1 - V, V = (a^(c+1) z^(c+1) (1 - b/z) + b^(c+1)

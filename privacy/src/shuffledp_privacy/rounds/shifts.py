@@ -89,7 +89,7 @@ class Shifts:
         )
 
     def epsilon(self, delta: float, steps: int) -> float:
-        """ε per unit for every distance at δ, rounded up; `math.inf` without one.
+        """Least certified ε per unit at δ for all distances, rounded up; `math.inf` for none.
 
         Raises:
             CannotCertify: clamping alone costs δ, or δ is too small to be resolved.

@@ -114,7 +114,8 @@ def free_ports(count: int) -> list[int]:
                 sockets.enter_context(socket.socket()).bind(("127.0.0.1", number))
             return numbers
     raise ConfigError(
-        f"there are no {count} free consecutive ports between {_FIRST_PORT} and {_LAST_PORT}"
+        f"found no {count} consecutive free ports between {_FIRST_PORT} and {_LAST_PORT} in "
+        f"{_TRIES} tries; end programs that listen there, and try again"
     )
 
 
