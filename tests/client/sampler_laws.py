@@ -3,6 +3,7 @@ exhausted."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ import numpy as np
 from scipy.linalg import hadamard
 
 from shuffledp_core.mechanisms import (
+    BloomRappor,
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
@@ -108,6 +110,24 @@ def report_law(spec: RapporHistogram, value: int) -> dict[int, Fraction]:
     return law
 
 
+def filter_law(spec: BloomRappor, value: int) -> dict[int, float]:
+    """Every cohort alike, and in it the bits of the value's positions, each flipped or not."""
+    law = {}
+    flip = float(spec.fake) / 2
+    for cohort in range(spec.cohorts):
+        places = set()
+        for number in range(spec.hashes):
+            name = f"shuffledp/v1/bloom/{cohort}/{number}/{value}".encode()
+            places.add(int(hashlib.sha256(name).hexdigest()[:16], 16) % spec.bits)
+        for bits in itertools.product((0, 1), repeat=spec.bits):
+            chance = 1 / spec.cohorts
+            for place, bit in enumerate(bits):
+                chance *= 1 - flip if bit == (place in places) else flip
+            number = sum(bit << place for place, bit in enumerate(bits))
+            law[cohort * 2**spec.bits + number] = chance
+    return law
+
+
 def quantised_law(spec: QuantisedRR, value: int) -> dict[int, Fraction]:
     """The chance of each number of ones, bit by bit: sure ones, one that is rounded at random, sure
     zeros."""
@@ -124,7 +144,7 @@ def quantised_law(spec: QuantisedRR, value: int) -> dict[int, Fraction]:
     return law
 
 
-def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: C901, PLR0911 - a law each
+def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: C901, PLR0911, PLR0912 - a law each
     """What `randomise` should give, from the papers' definitions."""
     if isinstance(spec, NodeColumns | NodeHistogram | NodeSum | NodeTree):
         return {value: 1.0}
@@ -144,6 +164,8 @@ def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: C901, 
         }
     if isinstance(spec, RapporHistogram):
         return {report: float(chance) for report, chance in report_law(spec, value).items()}
+    if isinstance(spec, BloomRappor):
+        return filter_law(spec, value)
     if isinstance(spec, OneBitShuffle):
         one = float(spec.randomise) / 2 + (1 - float(spec.randomise)) * value / spec.max_value
         return {0: 1 - one, 1: one}

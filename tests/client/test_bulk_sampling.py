@@ -33,6 +33,7 @@ from scipy.stats import chi2
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import (
     MECHANISMS,
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -60,6 +61,7 @@ from shuffledp_core.sampling.randomness import RandomIntegers
 Integers: TypeAlias = NDArray[np.int64]
 
 SPECS: list[Mechanism] = [
+    BloomRappor(symbols=3, bits=3, hashes=2, cohorts=2, fake=Fraction(4, 7)),
     DummyHistogram(symbols=3, slots=2, fill=Fraction(3, 7)),
     KRRHistogram(symbols=3, blanket=Fraction(3, 7)),
     HadamardHistogram(symbols=5, blanket=Fraction(3, 7)),
@@ -81,6 +83,7 @@ SPECS: list[Mechanism] = [
 """Of every mechanism, so small that all its choices can be enumerated."""
 
 LARGE: list[Mechanism] = [
+    BloomRappor(symbols=300, bits=8, hashes=2, cohorts=8, fake=Fraction(1, 3)),
     KRRHistogram(symbols=300, blanket=Fraction(1333421, 2**21)),
     HadamardHistogram(symbols=300, blanket=Fraction(1, 3)),
     NodeColumns(symbols=300, noise_epsilon=Fraction(1), mean=27, spare=100, columns=(30, 10)),
@@ -397,6 +400,7 @@ def test_answers_keep_the_shape_and_fit_the_code(
     data: st.DataObject,
 ) -> None:
     specs: list[Mechanism] = [
+        BloomRappor(symbols=max_value + 1, bits=5, hashes=2, cohorts=3, fake=chance),
         KRRHistogram(symbols=max_value + 1, blanket=chance),
         HadamardHistogram(symbols=max_value + 1, blanket=chance),
         DummyHistogram(symbols=max_value + 1, slots=2, fill=chance),

@@ -33,6 +33,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.mechanisms import (
     MECHANISMS,
     Answers,
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -59,6 +60,7 @@ from shuffledp_privacy.calibration.calibrate import Target, calibrate
 
 HARDLY = Fraction(1, 10**9)
 NO_NOISE: list[Mechanism] = [
+    BloomRappor(symbols=5, bits=8, hashes=1, cohorts=4, fake=HARDLY),
     KRRHistogram(symbols=5, blanket=HARDLY),
     DummyHistogram(symbols=5, slots=1, fill=HARDLY),
     HadamardHistogram(symbols=5, blanket=HARDLY),
@@ -173,6 +175,11 @@ def test_impossible_numbers_are_refused(deployment: Deployment, changes: dict[st
 
 LOCAL: list[Mechanism] = [
     *NO_NOISE,
+    *(
+        BloomRappor(symbols=9, bits=8, hashes=h, cohorts=4, fake=Fraction(1, n))
+        for h in (1, 2, 8)
+        for n in (1, 2, 10**5)
+    ),
     *(KRRHistogram(symbols=k, blanket=Fraction(1, n)) for k in (2, 3, 1000) for n in (1, 2, 50)),
     *(
         HadamardHistogram(symbols=k, blanket=Fraction(1, n))
@@ -272,6 +279,7 @@ def test_a_certificate_has_one_way_to_write_plain_mixing(deployment: Deployment)
 
 
 SHARES = {
+    "bloom-rappor": 0.5,
     "dummy-histogram": 0.999,
     "krr-histogram": 0.51,
     "hadamard-histogram": 0.52,

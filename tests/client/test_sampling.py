@@ -30,6 +30,7 @@ from scipy.stats import chi2
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import (
     MECHANISMS,
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -69,6 +70,7 @@ standard deviations), so each test is below 1e-10 and the dozen of this file tog
 HALF = Fraction(1, 2)
 
 SMALL_SPECS: dict[str, Mechanism] = {
+    "bloom-rappor": BloomRappor(symbols=3, bits=3, hashes=2, cohorts=2, fake=Fraction(1, 2)),
     "krr-histogram": KRRHistogram(symbols=5, blanket=Fraction(1, 3)),
     "dummy-histogram": DummyHistogram(symbols=5, slots=2, fill=Fraction(1, 3)),
     "hadamard-histogram": HadamardHistogram(symbols=5, blanket=Fraction(1, 3)),

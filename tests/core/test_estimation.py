@@ -21,6 +21,7 @@ from shuffledp_core.bounds import noise
 from shuffledp_core.errors import CountMismatchError, FalseResultError, UsageError
 from shuffledp_core.mechanisms import (
     MECHANISMS,
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -74,6 +75,7 @@ def expectation_and_coverage(
 
 def test_every_mechanism_has_an_estimator() -> None:
     examples: dict[str, Mechanism] = {
+        "bloom-rappor": BloomRappor(symbols=3, bits=4, hashes=2, cohorts=4, fake=Fraction(1, 2)),
         "dummy-histogram": DummyHistogram(symbols=3, slots=2, fill=Fraction(1, 2)),
         "krr-histogram": KRRHistogram(symbols=3, blanket=Fraction(1, 2)),
         "hadamard-histogram": HadamardHistogram(symbols=3, blanket=Fraction(1, 2)),
@@ -344,6 +346,7 @@ def test_intervals_stay_within_what_is_possible() -> None:
 @pytest.mark.parametrize(
     "spec",
     [
+        BloomRappor(symbols=3, bits=4, hashes=2, cohorts=4, fake=Fraction(1)),
         KRRHistogram(symbols=3, blanket=Fraction(1)),
         HadamardHistogram(symbols=3, blanket=Fraction(1)),
         RapporHistogram(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from shuffledp_core.answering.estimates import Present
 from shuffledp_core.mechanisms import (
     MECHANISMS,
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -35,6 +36,7 @@ QUARTER = Fraction(1, 4)
 OTHERS = 40
 NODES = 2
 SPECS: list[Mechanism] = [
+    BloomRappor(symbols=3, bits=4, hashes=2, cohorts=4, fake=QUARTER),
     KRRHistogram(symbols=5, blanket=QUARTER),
     DummyHistogram(symbols=5, slots=2, fill=QUARTER),
     DummyHistogram(symbols=5, slots=2, fill=QUARTER, blanket=QUARTER),

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 import shuffle_oracle as oracle
+from fuzz_bloom import ONE_MESSAGE_CASES
 from fuzz_columns import COLUMN_CASES
-from fuzz_local_laplace import local_laplace_case
 from msgspec import structs
 
 from shuffledp_core.errors import CannotCertify
@@ -42,7 +42,7 @@ KINDS: Final = (
     "krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix",
     "hadamard-histogram", "one-bit-mean", "split-mix", "rappor-histogram", "quantised-rr",
     "dummy-histogram", "node-histogram", "node-sum", "krr-dummy-histogram", "krr-node-histogram",
-    "node-tree", "node-columns", "local-laplace",
+    "node-tree", "node-columns", "local-laplace", "bloom-rappor",
 )  # fmt: skip
 CALIBRATED: Final = " (calibrated)"
 ROUNDING: Final = 1e-9
@@ -587,7 +587,6 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "local-matrix": _matrix,
     "dummy-histogram": _dummies,
     "hadamard-histogram": _hadamard,
-    "local-laplace": partial(local_laplace_case, Case),
     "one-bit-mean": _one_bit,
     "split-mix": _split,
     "rappor-histogram": _rappor,
@@ -596,5 +595,5 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "node-sum": _node_sum,
     "krr-dummy-histogram": _dummies_after_krr,
     "krr-node-histogram": _node_counts_after_krr,
-    **{kind: partial(drawn, Case) for kind, drawn in COLUMN_CASES.items()},
+    **{kind: partial(drawn, Case) for kind, drawn in (ONE_MESSAGE_CASES | COLUMN_CASES).items()},
 }

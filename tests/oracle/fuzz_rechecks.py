@@ -20,6 +20,7 @@ import numpy as np
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import (
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -154,6 +155,13 @@ DRAWN: Final[dict[str, Callable[[Numbers], Any]]] = {
         blanket=blanket(n),
     ),
     "rr-shuffle": lambda n: RRShuffle(max_value=count(n, 10**6), randomise=chance(n)),
+    "bloom-rappor": lambda n: BloomRappor(
+        symbols=symbols(n, 512),
+        bits=int(n.integers(2, 23)),
+        hashes=int(n.integers(1, 9)),
+        cohorts=min(count(n, 256), 256),
+        fake=chance(n),
+    ),
     "local-laplace": lambda n: LocalLaplace(max_value=count(n, 10**6), epsilon_geo=10 * chance(n)),
     "one-bit-mean": lambda n: OneBitShuffle(max_value=count(n, 10**6), randomise=chance(n)),
     "quantised-rr": quantised,

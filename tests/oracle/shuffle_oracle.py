@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
+from hashlib import sha256
 
 import mpmath
 import numpy as np
@@ -379,6 +380,29 @@ def local_laplace_rows(max_value: int, rate: Fraction) -> list[Row]:
             row[value] += 1 - sum(row)
             rows.append(tuple(row))
     return rows
+
+
+def filter_rows(symbols: int, bits: int, hashes: int, cohorts: int, fake: Fraction) -> list[Row]:
+    """bloom-rappor, of the first three symbols: reports in the same ratios tell the same.
+
+    Every cohort, and in it every pattern of the bits that one of these symbols sets.
+    """
+    flip = fake / 2
+    shown = range(min(symbols, 3))
+    joined: dict[tuple[Fraction, ...], list[Fraction]] = {}
+    for cohort in range(cohorts):
+        names = [[f"shuffledp/v1/bloom/{cohort}/{j}/{x}" for j in range(hashes)] for x in shown]
+        sets = [{int(sha256(n.encode()).hexdigest()[:16], 16) % bits for n in own} for own in names]
+        places = sorted(set().union(*sets))
+        for pattern in itertools.product((False, True), repeat=len(places)):
+            likely = []
+            for own in sets:
+                flips = sum(bit != (at in own) for at, bit in zip(places, pattern, strict=True))
+                likely.append(flip**flips * (1 - flip) ** (len(places) - flips) / cohorts)
+            ratios = tuple(chance / likely[0] for chance in likely)
+            total = joined.setdefault(ratios, [Fraction(0)] * len(shown))
+            joined[ratios] = [a + b for a, b in zip(total, likely, strict=True)]
+    return list(zip(*joined.values(), strict=True))
 
 
 def dummy_pairs(symbols: int, slots: int, fill: Fraction, honest: int) -> list[Pair]:

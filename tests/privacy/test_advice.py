@@ -68,6 +68,7 @@ def test_the_error_has_the_noise_of_all_nodes_and_names_that_of_one(
 
 def test_sums_and_counts_are_told_apart(rows: list[CostAnalysis]) -> None:
     assert {row.kind for row in rows if row.estimates != "sum"} == {
+        "bloom-rappor",
         "dummy-histogram",
         "krr-histogram",
         "hadamard-histogram",
@@ -95,6 +96,7 @@ def test_a_histogram_target_gets_histograms_only() -> None:
     assert [row.kind for row in found] == [
         "node-histogram",
         "krr-histogram",
+        "bloom-rappor",
         "rappor-histogram",
         "hadamard-histogram",
         "dummy-histogram",

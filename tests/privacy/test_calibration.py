@@ -18,6 +18,7 @@ from msgspec import structs
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import (
     MECHANISMS,
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -58,6 +59,7 @@ def demo(kind: str) -> Mechanism:
 
 def parameter(spec: Mechanism) -> Fraction:
     names: dict[type[Mechanism], str] = {
+        BloomRappor: "fake",
         DummyHistogram: "fill",
         KRRHistogram: "blanket",
         HadamardHistogram: "blanket",
@@ -79,10 +81,12 @@ def parameter(spec: Mechanism) -> Fraction:
     return value
 
 
-def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
+def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:  # noqa: PLR0911 - a case each
     match spec:
         case KRRHistogram() | HadamardHistogram():
             return structs.replace(spec, blanket=spec.blanket * (1 - share))
+        case BloomRappor():
+            return structs.replace(spec, fake=spec.fake * (1 - share))
         case DummyHistogram():
             return structs.replace(spec, fill=spec.fill * (1 - share))
         case RapporHistogram():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from shuffledp_core.mechanisms import (
     MECHANISMS,
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -34,6 +35,7 @@ from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.tabulated import TABLES, Tabulated
 
 SPECS: list[Mechanism] = [
+    BloomRappor(symbols=4, bits=8, hashes=2, cohorts=4, fake=Fraction(1, 2)),
     KRRHistogram(symbols=4, blanket=Fraction(1, 2)),
     HadamardHistogram(symbols=4, blanket=Fraction(1, 2)),
     DummyHistogram(symbols=4, slots=8, fill=Fraction(1, 2)),

@@ -24,6 +24,7 @@ PRODUCT = [
 ]
 
 OWN = {
+    "BloomRappor": "bloom",
     "DummyHistogram": "dummies",
     "HadamardHistogram": "hadamard",
     "LocalLaplace": "local_laplace",
@@ -44,6 +45,7 @@ PUBLIC_NAMES = {
 """Lists of all mechanisms: public names, and quick samplers."""
 
 ELSEWHERE = {
+    "BloomRappor": set[str](),
     "DummyHistogram": set[str](),
     "HadamardHistogram": set[str](),
     "LocalLaplace": {"privacy/src/shuffledp_privacy/sums/local_laplace.py"},

@@ -87,7 +87,7 @@ def test_calibration_for_a_fully_corrupt_route_is_a_refusal(shell: Shell) -> Non
     [
         (
             f"calibrate magic {TARGET} --max-value 5",
-            "unknown mechanism 'magic'; choose one of dummy-histogram",
+            "unknown mechanism 'magic'; choose one of bloom-rappor",
         ),
         (f"calibrate geo-shuffle {TARGET}", "--max-value"),
         (f"calibrate geo-shuffle {TARGET} --symbols 4", "name --max-value"),
@@ -202,6 +202,7 @@ def test_limits_leave_only_what_fits_or_refuse(shell: Shell) -> None:
         "hadamard-histogram",
         "rappor-histogram",
         "local-laplace",
+        "bloom-rappor",
         "one-bit-mean",
         "quantised-rr",
         "rr-shuffle",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import (
+    BloomRappor,
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
@@ -45,8 +46,8 @@ def blanket_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> I
 
 
 def fake_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
-    """A kept bit is a fair coin half as often as it should be."""
-    assert isinstance(spec, RapporHistogram)
+    """A bit of a filter or kept response is a fair coin half as often as it should be."""
+    assert isinstance(spec, RapporHistogram | BloomRappor)
     return randomise_in_bulk(msgspec.structs.replace(spec, fake=spec.fake / 2), values, arrays)
 
 

@@ -23,9 +23,12 @@ from shuffledp_adversary.attacks.poison import (
     findings_of,
     run_poison,
 )
+from shuffledp_core.answering.bloom import decoder_of
+from shuffledp_core.answering.estimates import Present
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import (
     MECHANISMS,
+    BloomRappor,
     HadamardHistogram,
     KRRHistogram,
     RapporHistogram,
@@ -76,6 +79,7 @@ def test_a_lie_in_a_single_message_under_noise_of_nodes_weighs_what_a_value_does
 # ------------------------------------------------------------------ the parts, without rounds
 
 QUARTER, FIFTH = Fraction(1, 4), Fraction(1, 5)
+ONE = Present(Fraction(1))
 
 
 def test_lies_are_all_ones_against_none_for_a_sum_of_bits() -> None:
@@ -95,6 +99,21 @@ def test_lies_about_a_symbol_of_hadamard_are_indices_inside_and_outside_its_half
     up, down = extreme_lies(spec, 2, 10)
     inside = [(int(index) & 1) == 0 for index in (*up, *down)]
     assert inside in ([True] * 2 + [False] * 2, [False] * 2 + [True] * 2)
+
+
+def test_lies_about_a_bloom_filter_are_the_reports_with_the_largest_and_smallest_score() -> None:
+    spec = BloomRappor(symbols=4, bits=22, hashes=1, cohorts=256, fake=FIFTH)
+    up, down = extreme_lies(spec, 2, 10)
+    extremes = spec.extreme_messages(0)
+    assert {*up.tolist(), *down.tolist()} == {*extremes}
+    scores = [spec.estimate(spec.counts_of(np.array([r])).tolist(), ONE) for r in extremes]
+    moved = scores[0].values[0] - scores[1].values[0]
+    assert moved == pytest.approx(decoder_of(spec.shape, spec.flip).highest[0] - lowest_of(spec))
+    assert moved >= float(spec.largest_shift(1)) / 2
+
+
+def lowest_of(spec: BloomRappor) -> float:
+    return float(decoder_of(spec.shape, spec.flip).lowest[0])
 
 
 def test_a_liar_moves_a_sum_of_pieces_by_half_of_the_modulus_whatever_the_others_send() -> None:

@@ -82,6 +82,12 @@ def node_sum(users: int = 8, base: int = 4, mean: int = 20, **circumstances: obj
     return ask("node-sum", around(users, **circumstances), **parameters)
 
 
+def bloom(users: int = 8, symbols: int = 3, fake: str = "0.5") -> Plan:
+    filters = {"bits": 6, "hashes": 1, "cohorts": 2}
+    parameters = {"symbols": symbols, "fake": decimal(fake), **filters}
+    return ask("bloom-rappor", Scenario(users, 1e-2), **parameters)
+
+
 def local_laplace(users: int = 8, largest: int = 3, epsilon: str = "1") -> Plan:
     parameters = {"max_value": largest, "epsilon_geo": decimal(epsilon)}
     return ask("local-laplace", Scenario(users, 1e-2), **parameters)
@@ -152,6 +158,7 @@ QUESTIONS: dict[str, Plan] = {
     "noise of a node in digits": node_sum(users=1, base=2),
     "noise of a node in two columns": node_columns(),
     "noise of a node in a tree": node_tree(),
+    "bloom filters": bloom(),
     "local laplace": local_laplace(),
     "one bit": one_bit(),
     "one bit, per unit": one_bit(users=4, largest=2, p="0.8", **METRIC),
@@ -231,6 +238,7 @@ def test_one_users_messages_contradict_no_local_guarantee(
         (krr(), blanket_halved),
         (hadamard(), blanket_halved),
         (rappor(users=2, symbols=3, when_one="0.99"), fake_halved),
+        (bloom(), fake_halved),
         (one_bit(), coin_halved),
         (quantised(), coin_halved),
         (bits(), coin_not_flipped),
@@ -243,6 +251,7 @@ def test_one_users_messages_contradict_no_local_guarantee(
         "krr-histogram",
         "hadamard-histogram",
         "rappor-histogram",
+        "bloom-rappor",
         "one-bit-mean",
         "quantised-rr",
         "rr-shuffle",

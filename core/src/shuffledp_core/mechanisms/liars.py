@@ -19,6 +19,14 @@ class LiarBound(Protocol):
         """
 
 
+@runtime_checkable
+class ExtremeMessages(Protocol):
+    """A mechanism with too many different messages to try all: liars compute the best ones."""
+
+    def extreme_messages(self, value: int) -> tuple[int, int]:
+        """The symbols of the messages that raise and lower the count of `value` the most."""
+
+
 def largest_shift(spec: Spec, liars: int) -> Fraction | None:
     """`LiarBound.largest_shift`; None without a bound, or if messages are only noise."""
     if not isinstance(spec, LiarBound):

@@ -100,6 +100,67 @@ def _power_down(chance: Fraction, times: int) -> Fraction:
     )
 
 
+MOST_HASHES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FilterResponse:
+    """Two Bloom filters of h bits each without a common bit, each bit flipped with probability r.
+
+    No two filters of at most h bits cost more, in however many cohorts (K17). An output is how many
+    bits of either filter are reported as 1.
+
+    Attributes:
+        hashes: h, 1 to 8.
+        flip: r, above 0 and below 1/2.
+    """
+
+    hashes: int
+    flip: Fraction
+
+    def __post_init__(self) -> None:
+        whole_number("hashes", self.hashes)
+        if not 1 <= self.hashes <= MOST_HASHES:
+            raise UsageError(f"hashes must be from 1 to {MOST_HASHES}, not {self.hashes}")
+        check_number("flip", self.flip)
+        if not 0 < self.flip < Fraction(1, 2):
+            raise UsageError(f"flip must be above 0 and below 1/2, not {self.flip}")
+
+    @property
+    def rows(self) -> Rows:
+        """The law of both numbers under either filter."""
+        return self.rows_of(2)
+
+    def rows_of(self, filters: int) -> Rows:
+        """The law of the numbers of all of these filters under each one; no two share a bit."""
+        inside = self._ones(1 - self.flip)
+        outside = self._ones(self.flip)
+        return tuple(
+            tuple(
+                math.prod(
+                    ((inside if at == row else outside)[ones] for at, ones in enumerate(numbers)),
+                    start=Fraction(1),
+                )
+                for numbers in product(range(self.hashes + 1), repeat=filters)
+            )
+            for row in range(filters)
+        )
+
+    @property
+    def blanket(self) -> tuple[Fraction, ...]:
+        """(r/(1-r))^h times the law of an empty filter, which no filter's law is below (K17)."""
+        outside = self._ones(self.flip)
+        least = (self.flip / (1 - self.flip)) ** self.hashes
+        return tuple(least * first * second for first, second in product(outside, repeat=2))
+
+    def _ones(self, chance: Fraction) -> list[Fraction]:
+        """The law of the number of ones among h bits."""
+        return [
+            math.comb(self.hashes, ones) * chance**ones * (1 - chance) ** (self.hashes - ones)
+            for ones in range(self.hashes + 1)
+        ]
+
+
 @dataclass(frozen=True, slots=True)
 class SubsetSelection:
     """A subset of w of the k symbols, which holds the user's own more often than others.

@@ -30,7 +30,12 @@ from shuffledp_privacy.bounds import (
     check_delta,
 )
 from shuffledp_privacy.histogram.binary import TwoOutputs
-from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
+from shuffledp_privacy.local.encodings import (
+    FilterResponse,
+    HadamardResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
 from shuffledp_privacy.local.flags import HiddenFlags, Rows
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.rounds.subsampling import reflect_curve
@@ -147,7 +152,7 @@ def _chance(cell: str, line: int) -> Fraction:
         raise refusal from None
 
 
-Finite = LocalMatrix | UnaryEncoding | SubsetSelection | HadamardResponse
+Finite = LocalMatrix | UnaryEncoding | SubsetSelection | HadamardResponse | FilterResponse
 """Randomisers with finitely many outputs, all known."""
 
 
@@ -180,7 +185,7 @@ _BASIS = (
 _ATTAINED = "attained: all others hold one value, exact (K11)"
 
 
-@analyses(LocalMatrix, UnaryEncoding, SubsetSelection, HadamardResponse)
+@analyses(LocalMatrix, UnaryEncoding, SubsetSelection, HadamardResponse, FilterResponse)
 @dataclass(frozen=True, slots=True)
 class FiniteAnalysis(Analysis):
     """Analysis of a shuffled randomiser with finitely many known outputs (K11)."""
