@@ -115,7 +115,10 @@ def verdict(seen: dict[str, Any]) -> int | None:
 
 
 def of_batch(seen: dict[str, Any], expected: bytes) -> int | None:
-    """Verdict on the batch itself: its keys should add up to the sum that the node signed."""
+    """Verdict on the last batch: its sender, unless the keys add up to the sum that it signed.
+
+    0, which blames no one, if the batch is not the one under its signed root.
+    """
     batch, headers = seen["records"], seen["headers"]
     if seen["root"](batch) != headers[-1]["root"]:
         return 0

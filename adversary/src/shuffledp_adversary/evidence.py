@@ -128,9 +128,10 @@ def epsilon_bound(
 
 
 def number_outcomes(outcomes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct numbers in ascending order, and the index of each number among them.
+    """The distinct outcomes in ascending order, and the index of each outcome among them.
 
-    Of shape (n,), n > 0.
+    Args:
+        outcomes: shape (n,), n > 0.
     """
     low = int(outcomes.min())
     span = int(outcomes.max()) - low + 1
@@ -192,7 +193,10 @@ def _log_ratio(
 def _ends(
     at_least: NDArray[np.int64], at_most: NDArray[np.int64], trials: int, side: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lower limits for the successes `at_least` and upper limits for `at_most`, rounded outward."""
+    """Confidence limits of a probability: lower ones for `at_least` successes, upper for `at_most`.
+
+    Rounded outward.
+    """
     # The maximum only spares the beta law a parameter of 0; those cases have exact ends below. An
     # upper end is one minus the lower end for the failures, of which the logit keeps all digits.
     successes = np.maximum(at_least, 1)

@@ -219,7 +219,10 @@ class Discarding:
         while not await self.attempt():
             if loop.time() > deadline:
                 self._log.warning(
-                    "gave up asking nodes to discard the round", missing=self._missing
+                    "gave up asking nodes to discard the round"
+                    if self._missing
+                    else "gave up asking the accountant to release the charge",
+                    missing=self._missing,
                 )
                 return
             await asyncio.sleep(pause)

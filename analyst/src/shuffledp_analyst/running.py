@@ -138,7 +138,7 @@ class RunningRound:
 
     def fail_unforeseen(self, error: BaseException) -> None:
         """End the round because of an error that only a bug can cause."""
-        self.log.error("unexpected failure", exc_info=error)
+        self.log.error("unexpected failure, which ends the round", exc_info=error)
         self.fail(RoundFailed(f"the analyst itself failed ({type(error).__name__}); see its log"))
 
     def adopt_manifest(self, signed: Signed, manifest: Manifest) -> None:

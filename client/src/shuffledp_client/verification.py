@@ -325,7 +325,7 @@ def _round_key(
         )
     if key.certificate_digest != certified:
         raise RoundKeyError(
-            f"{party.name!r} signed its round key for another certificate than the manifest's"
+            f"{party.name!r} signed its round key for a different certificate than the manifest's"
         )
     try:  # a key of small order, or of another length, fails here and not in the middle of sealing
         public = bytes.fromhex(key.public_key)

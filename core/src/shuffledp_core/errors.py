@@ -205,7 +205,7 @@ class DuplicateIdentityError(NodeFault):
 
 
 class UnreachableError(NodeFault):
-    """A party did not answer within its deadline."""
+    """A party cannot be reached, or did not answer within its deadline."""
 
     wait_seconds: float = 0.0
     """Retry-after delay that the party names, 0 for none; unverified, so the caller has to cap

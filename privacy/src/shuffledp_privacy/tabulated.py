@@ -218,7 +218,7 @@ class Tabulated(Analysis):
         )
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         return corrupted_bounds(self.mechanism, setting, delta)
 
     def curve(
@@ -256,7 +256,7 @@ class Highest(Analysis):
         return Bounds(worst, 0.0, None, ("C3: tabulated",))
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         bounds = [
             corrupted_bounds(mechanism, member_setting, delta)
             for mechanism, member_setting in self.members

@@ -322,7 +322,7 @@ def growing_delta(
 
 
 def _reach(plan: Plan) -> int | None:
-    """The largest change of a value; None for mechanisms without distances."""
+    """Largest change of one user's value; None if the mechanism's values have no distance."""
     return plan.max_distance if hasattr(plan.spec, "max_value") else None
 
 

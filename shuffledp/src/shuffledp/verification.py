@@ -175,7 +175,7 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
     """
     if trust.key is not None:
         if trust.roster is not None or trust.root_key is not None:
-            raise UsageError("give either --key, or --roster with --root-key, not both")
+            raise UsageError("give either --key, or --roster with --root-key, but not both")
         accountant = parse_hex_key(trust.key, "key")
         return Keys(
             None,

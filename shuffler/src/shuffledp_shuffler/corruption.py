@@ -178,7 +178,9 @@ class Corruption:
                 write_log(self.folder / f"{record.round_id}{SUFFIX}", header, arrays)
             except (OSError, sqlite3.Error) as error:
                 structlog.get_logger().error(
-                    "log of a corrupt node not written", round=record.round_id, reason=str(error)
+                    "this corrupt node could not write its log of the round",
+                    round=record.round_id,
+                    reason=str(error),
                 )
 
         return write

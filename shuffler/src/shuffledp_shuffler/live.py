@@ -221,7 +221,9 @@ class LiveRound:
             await in_thread(self.folder.give_up, record)
         except OSError as refused:
             log.exception(
-                "cleaning up a failed round failed", round=record.round_id, reason=str(refused)
+                "cleanup after a failed round did not succeed",
+                round=record.round_id,
+                reason=str(refused),
             )
         self.adopt(record)  # whatever the disk says: this process does not go on with the round
 

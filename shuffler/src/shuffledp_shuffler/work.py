@@ -66,7 +66,9 @@ class RoundPipeline:
         except OSError as error:
             await live.fail(NodeFault(f"the disk of this node failed: {error.strerror}"))
         except Exception as error:  # noqa: BLE001 - a bug must not leave a round that seems at work
-            structlog.get_logger().exception("unexpected failure", round=live.record.round_id)
+            structlog.get_logger().exception(
+                "unexpected failure, which ends the round", round=live.record.round_id
+            )
             await live.fail(
                 NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log")
             )

@@ -370,7 +370,7 @@ def _check_logs(logs: dict[int, CorruptLog], manifest: Manifest, result: Result)
             raise CorruptLogError(
                 f"the log of {log.header.node} counts {log.header.records} records of "
                 f"{log.header.users} users, but the result counts {result.messages} messages of "
-                f"{result.accepted}; the log is of another run"
+                f"{result.accepted} users; the log is of another run"
             )
         if position == len(route) and log.header.batch != result.board_digest:
             raise CorruptLogError(

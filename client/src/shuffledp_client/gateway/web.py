@@ -86,7 +86,7 @@ class PageRoutes:
         return Response(self._roster, media_type=JSON)
 
     async def file(self, request: Request) -> Response:
-        """Respond with the module, its source, the element, or the example page."""
+        """Respond with a script for pages, minified or as source, or with the example page."""
         name = str(request.path_params["name"])
         packed = self._files.get(name)
         if packed is None:

@@ -93,7 +93,10 @@ def centre_of(
 
 
 class _Axes:
-    """Weighted sums of a table's counts, with less noise because the number of reports is known."""
+    """Estimates weighted sums of a table's counts.
+
+    The known number of reports reduces their noise.
+    """
 
     def __init__(
         self,

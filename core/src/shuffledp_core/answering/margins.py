@@ -69,7 +69,7 @@ class TableEstimate:
         return self._pool(np.arange(self.values.size)[:, np.newaxis])
 
     def margin(self, *axes: int) -> Estimate:
-        """Sums over all axes except these, row by row along these, in ascending order."""
+        """Sums over all other axes; these axes in ascending order, flattened row by row."""
         others = [axis for axis in range(len(self.shape)) if axis not in axes]
         symbols = np.arange(prod(self.shape)).reshape(self.shape)
         rows = prod(self.shape[axis] for axis in sorted(axes))

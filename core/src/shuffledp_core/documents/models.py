@@ -327,7 +327,7 @@ class EpsilonBounds(_Part, frozen=True, kw_only=True):
 
 
 class CorruptedGuarantee(_Part, frozen=True, kw_only=True):
-    """The (ε_L, δ) that each user keeps if every node is corrupt; None without a guarantee."""
+    """The (ε_L, δ) that each user keeps if every node is corrupt; ε_L is None if there is none."""
 
     epsilon: float | None
     delta: float

@@ -57,9 +57,9 @@ def check_signature(public_key: bytes, signature: bytes, message: bytes) -> None
 
 
 def find_valid(triples: Sequence[Triple]) -> list[bool]:
-    """Return for each (public key, signature, message) if `check_signature` would accept it.
+    """Return whether `check_signature` accepts each (public key, signature, message).
 
-    The same rule, for each signature by itself: several equations are never added up.
+    Each signature is checked by itself: there is no batch verification.
     """
     formed = [index for index, triple in enumerate(triples) if _has_good_form(*triple[:2])]
     valid = [False] * len(triples)

@@ -87,7 +87,7 @@ class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="name
         return self.names.index(composed)
 
     def describe(self, unit: str) -> str:
-        """The possible answers, in words."""
+        """The first twelve possible answers, separated by commas, and "..." if there are more."""
         shown = [self.name(symbol, unit) for symbol in range(min(self.size, 12))]
         return ", ".join(shown) + (", ..." if self.size > len(shown) else "")
 
@@ -138,7 +138,7 @@ class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ran
         return bisect_right(edges, number)
 
     def describe(self, unit: str) -> str:
-        """The possible answers, in words."""
+        """The first twelve possible answers, separated by commas, and "..." if there are more."""
         low, high = self.edges[0], self.edges[-1]
         if low == "-inf":
             words = "any number" if high == "inf" else f"up to {high}"
@@ -189,7 +189,7 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
         return nearest
 
     def describe(self, unit: str) -> str:
-        """The possible answers, in words."""
+        """The first twelve possible answers, separated by commas, and "..." if there are more."""
         return f"{self.name(0, '')} to {self.name(self.size - 1, unit)}"
 
     def texts(self) -> Iterator[str]:

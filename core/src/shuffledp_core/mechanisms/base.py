@@ -205,7 +205,7 @@ class Spec(
         raise NotImplementedError
 
     def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:  # noqa: ARG002
-        """The m symbols that a client sends for `answer`: `encode`, unless drawn at random."""
+        """The m symbols sent for `answer`: those of `encode`, unless the encoding is random."""
         return self.encode(answer)
 
     def weigh(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -121,7 +121,7 @@ class NodeHistogram(
         return respond_all(values, self.symbols, self.blanket, arrays)
 
     def encode(self, answer: int) -> Sequence[int]:
-        """The answer itself; the answer `symbols` stands for "empty", which no value yields."""
+        """The answer itself; `symbols` stands for "empty", which `sample` never returns."""
         if not 0 <= answer <= self.symbols:
             raise ValueError(f"a symbol must be from 0 to {self.symbols}")
         return [answer]

@@ -1,7 +1,7 @@
 """Operations on many elements: by the accelerator if installed, else by libsodium one by one.
 
-The results are the same, byte for byte. Work on many elements is shared by the processor's cores:
-neither library holds the interpreter's lock.
+The results are the same, byte for byte. Work on many elements is divided among the processor's
+cores: neither library holds the interpreter's lock.
 """
 
 from __future__ import annotations

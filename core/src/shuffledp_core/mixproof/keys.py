@@ -64,7 +64,10 @@ class Route:
 
 
 def route_context(deployment: str, round_id: str, certificate_digest: str) -> bytes:
-    """ρ: the context that binds keys which are made before there is a manifest."""
+    """ρ: the context that binds a node's keys to deployment, round and certificate.
+
+    The keys are made before there is a manifest.
+    """
     return digest_parts(
         "route", deployment.encode(), round_id.encode(), certificate_digest.encode()
     )

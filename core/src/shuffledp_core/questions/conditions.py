@@ -67,8 +67,8 @@ def check_conditions(
             unknown = [text for text in holds.names if text not in field.names]
             if unknown:
                 raise UsageError(
-                    f"the condition on {shorten(name)} has the name {shorten(unknown[0])}, which "
-                    f"the field does not have: choose among {', '.join(field.names[:12])}"
+                    f"the condition on {shorten(name)} names {shorten(unknown[0])}, which is not "
+                    f"among the field's names: choose from {', '.join(field.names[:12])}"
                 )
         elif not isinstance(holds, NumberRange):
             raise UsageError(

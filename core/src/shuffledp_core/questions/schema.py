@@ -179,7 +179,7 @@ class TextField:
         try:
             return SymbolHashes(salt=self.salt or "0" * 32, columns=self.columns, bits=self.bits)
         except (TypeError, ValueError) as error:
-            raise UsageError(f"{error}: change it, or leave it out") from error
+            raise UsageError(f"{error}: change this setting, or leave it out") from error
 
     def hashes_of(self, *words: str) -> SymbolHashes:
         """Meaning of the symbols, with a salt derived from `words` unless the field has one."""

@@ -60,7 +60,7 @@ class InclusionProof:
         if lines and lines[0].startswith(_EXTRA):
             extra = decode_base64(lines.pop(0).removeprefix(_EXTRA))
             if not extra:
-                raise MalformedDocumentError("a proof with a line for extra data must have some")
+                raise MalformedDocumentError("the extra-data line of a proof must not be empty")
         index = _INDEX.fullmatch(lines[0]) if lines else None
         if header != _HEADER or index is None:
             raise MalformedDocumentError(

@@ -110,7 +110,7 @@ class Announcer:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             self._log.warning(
-                "a document was not announced: too many wait for the broker", topic=oldest
+                "announcement dropped: too many are waiting for the broker", topic=oldest
             )
         self._changed.set()
 

@@ -109,7 +109,10 @@ def pmf_claims() -> list[PaperClaim]:
 
 
 def symmetry_claims(shape: float, ratio: float, distances: tuple[int, ...]) -> list[PaperClaim]:
-    """Judge Theorem B.2: rising from the middle on, symmetric about 0 (even d) or 1/2 (odd d)."""
+    """Judge Theorem B.2: g(r, d) rises away from its middle, about which it is symmetric.
+
+    The middle is 0 for an even d and 1/2 for an odd one.
+    """
     points = np.arange(-30, 31)
     holds = True
     for d in distances:

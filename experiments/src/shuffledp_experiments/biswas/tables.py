@@ -58,8 +58,8 @@ class _Column:
 class _Table:
     """A table of bounds for one group of users, with the digits as printed.
 
-    `nearest` is the group that comes nearest to the own digits, where those of `group` do not give
-    them.
+    `nearest` is the group whose values come nearest to `published`, if those of `group` do not
+    match.
     """
 
     group: Group

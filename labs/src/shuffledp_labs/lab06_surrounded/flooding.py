@@ -60,7 +60,7 @@ class Flooding:
 
     @property
     def others_sent(self) -> tuple[int, ...]:
-        """Number of messages with each symbol that the other users sent."""
+        """How often each symbol was sent by users other than the adversary's accounts."""
         return tuple(total - ours for total, ours in zip(self.board, self.sent, strict=True))
 
 

@@ -66,7 +66,7 @@ class HopInput:
 
     @property
     def position(self) -> int:
-        """Position of the party that gets the input; the analyst's follows the last node's."""
+        """Position of the party that receives the input; the analyst comes after the last node."""
         return len(self.headers) + 1
 
     @property
@@ -130,7 +130,8 @@ class HopInput:
             or not 1 <= arguments[0] <= len(self.headers)
         ):
             raise StudentFault(
-                f"proved takes the place of a header, from 1 to {len(self.headers)}, and a sum"
+                f"proved takes the number of a header, from 1 to {len(self.headers)}, "
+                "and a sum"
             )
         try:
             verify_sum(self.terms, self.headers[arguments[0] - 1], _element(arguments[1], "a sum"))

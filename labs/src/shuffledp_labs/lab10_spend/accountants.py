@@ -45,7 +45,7 @@ class SealedAccountant:
         self._calls = 0
 
     def reserve(self, *arguments: object) -> Reply:
-        """Reserve a round with this id."""
+        """Ask the sealed accountant to reserve the cost of the round with this id."""
         (name,) = self._names(arguments, 1)
         return self._reserve(self._wide if self._fault == "overspends" else self._strict, name)
 
@@ -121,8 +121,8 @@ class SealedAccountant:
         names = tuple(name for name in arguments if isinstance(name, str))
         if len(names) != count or len(arguments) != count:
             raise CheckFailure(
-                f"judge called a function that takes {count} round ids with {arguments!r:.80} "
-                "(README, step D)"
+                f"judge called a function with {arguments!r:.80}, but the number of round ids that "
+                f"it takes is {count} (README, step D)"
             )
         return names
 

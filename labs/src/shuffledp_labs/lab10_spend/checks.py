@@ -197,10 +197,10 @@ def _call_compose(attempt: CheckAttempt, rounds: tuple[float, ...], delta: float
     return float(epsilon)
 
 
-def _draw_rounds(draws: Draws, most: int) -> tuple[tuple[float, ...], float]:
-    """Draw rounds of up to three different ε, unsorted, and a δ."""
+def _draw_rounds(draws: Draws, count: int) -> tuple[tuple[float, ...], float]:
+    """Draw the ε of `count` rounds, unsorted and of up to three different values, and a δ."""
     kinds = [draws.integer(2, 90) / 100 for _ in range(3)]
-    return tuple(draws.choice(kinds) for _ in range(most)), 10.0 ** -draws.integer(1, 8)
+    return tuple(draws.choice(kinds) for _ in range(count)), 10.0 ** -draws.integer(1, 8)
 
 
 def _describe_rounds(rounds: tuple[float, ...], delta: float) -> str:

@@ -71,7 +71,7 @@ def transcript(questions: Iterable[Question], answers: Iterable[int | bool]) -> 
 
 
 class CutBranch(Exception):  # noqa: N818 - no fault
-    """Ends a branch at a coin without outcome: the branch is too unlikely, or not enumerable."""
+    """Ends a branch instead of answering a coin: too unlikely, or with too many outcomes."""
 
 
 class BranchCoins:
@@ -79,8 +79,8 @@ class BranchCoins:
 
     Attributes:
         questions: all questions so far.
-        answers: to them; one fewer where the branch was cut.
-        cut: whether a question was not answered. Nothing that the program returns then counts.
+        answers: to them, as far as the branch was followed.
+        cut: whether the branch was ended early. Nothing that the program returns then counts.
     """
 
     def __init__(self, path: Sequence[int], floor: float) -> None:

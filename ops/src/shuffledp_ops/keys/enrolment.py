@@ -132,7 +132,9 @@ def names_in(file: Path) -> list[str]:
         if times > 1:
             raise UsageError(f"{file} has the column `name` {times} times; rename all but one")
         return [row["name"].strip() for row in rows]
-    except (KeyError, AttributeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not UTF-8 text; save it as CSV in UTF-8") from error
+    except (KeyError, AttributeError) as error:
         raise UsageError(
             f"{file} has no column `name` with a name in each row; its first line must name the "
             "columns"

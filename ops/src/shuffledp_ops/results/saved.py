@@ -73,9 +73,11 @@ class SavedText(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not all(abs(number) <= LARGEST for number in (self.people, self.low, self.high)):
-            raise ValueError("a text has a number that no round can have")
+            raise ValueError("a frequent text of the open list has a number that no round can have")
         if len(self.text) > LONGEST_NAME:
-            raise ValueError("a text is too long")
+            raise ValueError(
+                f"a frequent text of the open list is longer than {LONGEST_NAME} characters"
+            )
 
 
 class SavedTexts(msgspec.Struct, frozen=True, kw_only=True):

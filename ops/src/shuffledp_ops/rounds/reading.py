@@ -181,7 +181,7 @@ def _check_shape(report: RoundReport) -> None:
     expected = answer_size(spec)
     if any(len(column) != expected for column in columns):
         raise MalformedDocumentError(
-            f"the answer in result.json does not have the {expected:,} values of {spec.kind}"
+            f"the answer in result.json must have {expected:,} values for {spec.kind}, but has not"
         )
     means = (
         number for number in (estimate.mean, estimate.mean_standard_error) if number is not None

@@ -218,7 +218,7 @@ class _LocalMeanAnalysis(Analysis):
     spec: LocalMean
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         return CorruptedBounds(epsilon_bounds(self.spec, setting, 0.0).certified, 0.0, _BASIS)
 
     def standard_error(self, users: int) -> float:

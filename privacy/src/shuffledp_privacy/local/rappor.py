@@ -169,7 +169,7 @@ class RapporReportAnalysis(Analysis):
         return Bounds(pure, attained, pure / (1 + ROUNDING), ("C10: pure, local",))
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         return CorruptedBounds(rappor_epsilon(self.spec), 0.0, ("C10: local, no shuffler needed",))
 
     def standard_error(self, users: int) -> float:

@@ -116,7 +116,7 @@ class BloomRapporAnalysis(Analysis):
         return certified_epsilon(local_randomiser(self.spec), setting, delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         bounds = corrupted_bounds(local_randomiser(self.spec), setting, delta)
         return CorruptedBounds(bounds.epsilon, bounds.delta, ("C10: pure, one report",))
 

@@ -117,7 +117,7 @@ class GeoAnalysis(PaddedAnalysis):
         return worst_epsilon(noisy_sum(self.spec, setting), delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         d_max = distances(self.spec.max_value, setting)
         total = math.nextafter(float(self.spec.epsilon_geo), math.inf) * (
             1 if is_metric(setting) else d_max

@@ -71,7 +71,7 @@ class HadamardAnalysis(Analysis):
         return certified_epsilon(local_randomiser(self.spec), setting, delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         return corrupted_bounds(local_randomiser(self.spec), setting, delta)
 
     def standard_error(self, users: int) -> float:

@@ -90,7 +90,7 @@ class KRRAnalysis(Analysis):
         return certified
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         del setting, delta  # every change is the same change, and the guarantee is pure
         return CorruptedBounds(
             law_of(self.spec).epsilon0, 0.0, ("k-RR is ε0-LDP, pure, for every change (K7)",)

@@ -61,7 +61,7 @@ class LocalLaplaceAnalysis(Analysis):
         return local_laplace_round(self.spec, setting).epsilon(delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         basis = "S8: one clamped report, pure ε_geo per unit"
         return CorruptedBounds(local_laplace_round(self.spec, setting).local(), 0.0, (basis,))
 

@@ -22,7 +22,7 @@ from shuffledp_privacy.primitives.columns import (
 @analyses(NodeTree)
 @dataclass(frozen=True, slots=True)
 class NodeTreeAnalysis(ColumnsAnalysis):
-    """Analysis of a bin and its group as two columns; a change may move the cells of both."""
+    """Analysis of two histograms, bins and groups of bins; changing a value can affect both."""
 
     spec: NodeTree
 

@@ -71,7 +71,7 @@ class OneBitAnalysis(Analysis):
         return one_bit_round(self.spec, setting).epsilon(delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         basis = (
             "S18: one bit, pure, ln(1 + 2(1-p)d/(pk)) for a change by d; the largest per unit is "
             "at d = 1"

@@ -105,7 +105,7 @@ class SGDLAnalysis(PaddedAnalysis):
         return worst_epsilon(noisy_sum(self.spec, setting), delta)
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         d_max = distances(self.spec.max_value, setting)
         epsilon = local_total(
             self.spec.noise_epsilon, self.spec.shares, 1 if is_metric(setting) else d_max

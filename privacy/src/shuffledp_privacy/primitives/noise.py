@@ -37,7 +37,7 @@ CONTOUR_FROM = 64.0
 
 
 def rounded_ratio(epsilon: Fraction) -> float:
-    """φ = exp(-epsilon) as a float, rounded down: never more noise than in truth."""
+    """φ = exp(-epsilon) as a float, rounded down, so that the noise is never overstated."""
     rate = float(epsilon)
     # The rounding of ε to a double is relative, so that φ may be off by ε 2^-53 of itself.
     return max(0.0, math.exp(-rate) * (1.0 - (4 + 2 * rate) * UNIT) - 2.0**-1074)
@@ -127,7 +127,10 @@ class SgdlLaw:
         return np.asarray(self.shape * (up * (1 + up) + down * (1 + down)), dtype=np.float64)
 
     def room(self, tilt: Floats, sign: int) -> Floats:
-        """Distance to the ends of |s| < -ln φ, where the generating function becomes infinite."""
+        """Distance that s may move in the direction `sign` within |s| < -ln φ.
+
+        At the ends the generating function becomes infinite.
+        """
         return -math.log(self.ratio) - sign * tilt
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
@@ -203,7 +206,7 @@ class ContourNoise:
     law: SgdlLaw
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
-        """Upper and lower bound of HS_E(d): (certified, attained)."""
+        """Upper and lower bounds of HS_E(d): (certified, attained)."""
         brackets = hockey_stick(ShiftedPair(self.law, distance.astype(np.float64)), epsilon)
         return np.minimum(brackets.upper, self._variation(distance)), brackets.lower
 

@@ -308,7 +308,7 @@ class TruncatedLaw:
         return first / remaining, second / remaining
 
     def room(self, tilt: Floats, sign: int) -> Floats:
-        """Distance to the limit |s| <= `widest_tilt`."""
+        """Distance that s may move in the direction `sign` within |s| <= `widest_tilt`."""
         return self.noise.widest_tilt - sign * tilt
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:

@@ -47,7 +47,7 @@ class AllReports(Analysis):
         )
 
     def corrupted_bounds(self, setting: Setting, delta: float) -> CorruptedBounds:
-        """ε_L of one report."""
+        """(ε_L, δ): the guarantee of one report, which remains if every mix node is corrupt."""
         return corrupted_bounds(self.mechanism, setting, delta)
 
     def curve(

@@ -50,7 +50,7 @@ def geo_tail(epsilon_geo: Fraction, padding: int) -> float:
 
 @lru_cache(maxsize=8)
 def _share_table(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
-    """Law of one share with φ and r rounded UP (larger tails); None if the table were too long."""
+    """Law of one share, φ and r rounded UP (heavier tails); None if its table is too long."""
     rate = float(noise_epsilon)
     ratio = (
         math.exp(-rate) * (1.0 + (4 + 2 * rate) * UNIT) + 1e-300

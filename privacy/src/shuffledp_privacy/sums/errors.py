@@ -142,12 +142,12 @@ def error_law(spec: object, users: int, total: int) -> ErrorLaw:
     """Law of the error of the debiased sum of `users` reports with true sum `total`, unclamped.
 
     Raises:
-        UsageError: a spec that is not of a sum, or whose law is too wide.
+        UsageError: no such law is known for this mechanism, or it is too wide.
     """
     law = analysis_of(spec).error_law(users, total)
     if law is not None:
         return law
     raise UsageError(
-        f"the distribution of the error of {type(spec).__name__} is not known for {users} users "
-        f"with sum {total}"
+        f"no distribution of the error is known for {type(spec).__name__}, whatever the number of "
+        "users"
     )

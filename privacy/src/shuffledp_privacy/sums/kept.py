@@ -128,7 +128,7 @@ class KeptNoise(ABC):
         """True if the laws are log-concave, so that the largest distance is the worst (S5)."""
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
-        """Σ w HS_E(W_g‖W_g+d), row by row, never below the truth; the lower bound is trivial."""
+        """Upper bounds of Σ w HS_E(W_g‖W_g+d), one for each pair of d and E; lower bounds of 0."""
         upper = np.full(epsilon.shape, self.cells.lost)
         step = max(1, _AT_ONCE // max(1, self.cells.counts.size))
         for start in range(0, epsilon.size, step):

@@ -46,7 +46,7 @@ covers the rest.
 def mixing_distance(honest: int, modulus: int, pieces: int) -> float:
     """τ: total variation distance between shuffled pieces and uniform ones of the same sum.
 
-    Holds for all values that they may hold, noise included; other users' pieces change nothing.
+    Holds whatever values these users hold, noise included; other users' pieces change nothing.
     Rounded up, at most 1. docs/accounting.md, Proposition S19. Time does not depend on `honest`.
 
     Args:

@@ -50,7 +50,7 @@ class EngineConfig(Section, frozen=True, kw_only=True):
             )
         if not _LEAST_TASK_BYTES <= self.task_memory <= 2**40:
             raise ValueError(
-                f"engine.task_memory must be from {_LEAST_TASK_BYTES} to 2^40, not "
+                f"engine.task_memory must be from {_LEAST_TASK_BYTES} to 2^40 bytes, not "
                 f"{self.task_memory}"
             )
         for name in ("wait_seconds", "stall_seconds"):

@@ -189,5 +189,5 @@ async def _until_healthy(everybody: list[DeployedProcess]) -> None:
     except TimeoutError as error:
         raise ConfigError(
             f"not all parties were healthy within {START_SECONDS:g} s; see their logs in the "
-            "deployment's folder log"
+            "folder `log` of the deployment"
         ) from error

@@ -274,7 +274,7 @@ async def play(
                     raise
                 kind = type(error).__name__
                 log.error(  # noqa: TRY400
-                    "users did not complete the round",
+                    "the simulated users' round failed",
                     round=verified.round_id,
                     error=kind,
                     reason=str(error),
