@@ -89,6 +89,18 @@ class CLibrary:
         (count,) = self._call("find_messages", roster, root_key, record, result, board)
         return int(count)
 
+    def sample_tile(self, roster: bytes, root_key: bytes, record: bytes, result: bytes) -> int:
+        """`shuffledp_sample_tile`."""
+        (index,) = self._call("sample_tile", roster, root_key, record, result)
+        return int(index)
+
+    def find_in_tile(
+        self, roster: bytes, root_key: bytes, record: bytes, result: bytes, tile: bytes
+    ) -> int:
+        """`shuffledp_find_in_tile`."""
+        (count,) = self._call("find_in_tile", roster, root_key, record, result, tile)
+        return int(count)
+
     def _call(
         self, name: str, *inputs: bytes, numbers: tuple[ctypes.c_uint64 | ctypes.c_int64, ...] = ()
     ) -> list[bytes]:

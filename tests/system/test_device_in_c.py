@@ -142,13 +142,16 @@ async def test_both_answer_a_round_and_their_messages_are_on_the_board(
         assert (result.accepted, result.dropped) == (3, 0)
         published = await in_c.get(f"rounds/{round_id}/result")
         board = await in_c.get(f"rounds/{round_id}/board")
+        tile = await in_c.get(f"rounds/{round_id}/tiles/0")
     record_in_c = (in_c.keys / "record").read_bytes()
     with pytest.raises(CodedError, match="ForeignDocumentError"):  # the receipt of the other
         loaded.check_receipt(in_c.roster, in_c.root_key, record_in_c, receipt)
     for memory in (record, record_in_c):
         evidence = (in_c.roster, in_c.root_key, memory, published)
         assert loaded.find_messages(*evidence, board) == messages
-        with pytest.raises(CodedError, match="ForeignDocumentError"):
+        assert loaded.sample_tile(*evidence) == 0  # a small board is a single tile
+        assert loaded.find_in_tile(*evidence, tile) == messages
+        with pytest.raises(CodedError, match="BadBatchError"):
             loaded.find_messages(*evidence, board[1:] + board[:1])
 
 

@@ -1,4 +1,4 @@
-"""The C library after a round: the result in the public log, its manifest, and the messages."""
+"""The C library after a round: the result in the public log, its manifest, messages and tiles."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from c_library import CLibrary, CodedError, build_library
 from client_rounds import NOW, POPULATION, ROUND_ID
 from log_vectors import LogDraft, witnessed_roster
 from page_world import POLICY, PageGateway
-from vector_world import identity, make_member, sign_roster
+from vector_world import derive, identity, make_member, sign_roster
 
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.runtime.keys import ROOT
+from shuffledp_core.transparency.board_tiles import TiledBoard, tile_of
 from shuffledp_core.transparency.entries import result_entry
 
 pytestmark = pytest.mark.slow
@@ -54,12 +55,21 @@ class LoggedRound:
 
     def find(self, log: LogDraft | None) -> int:
         """Messages of the record that the library finds, with this proof of the log."""
+        return self.library.find_messages(*self.evidence(log), self.gateway.board)
+
+    def evidence(self, log: LogDraft | None) -> tuple[bytes, bytes, bytes, bytes]:
+        """What every check after the round starts from."""
         body: dict[str, Any] = {"result": msgspec.to_builtins(self.gateway.result), "discards": []}
         if log is not None:
             body["log"] = log.text()
-        return self.library.find_messages(
-            self.roster, self.root_key, self.record, json.dumps(body).encode(), self.gateway.board
-        )
+        return self.roster, self.root_key, self.record, json.dumps(body).encode()
+
+    def draw_tile(self, index: int) -> None:
+        """Let the record name this tile, as if it had been drawn."""
+        head, _, messages = self.record.partition(b"\n")
+        facts = json.loads(head)
+        assert 0 <= facts["draw"] < 2**24
+        self.record = json.dumps(facts | {"draw": index}).encode() + b"\n" + messages
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +92,52 @@ def test_no_result_is_believed_but_the_one_in_the_log(library: CLibrary) -> None
         with pytest.raises(CodedError, match="LogProofError"):
             answered.find(lie)
     assert answered.find(logged) == 1
+
+
+def with_others(messages: list[bytes]) -> list[bytes]:
+    """These messages among as many others as four tiles have."""
+    others = [bytes([at % 4]) + derive("other", at, size=16) for at in range(6_000)]
+    return sorted(messages + others)
+
+
+def test_a_tile_shows_the_messages_that_belong_into_it(library: CLibrary) -> None:
+    answered = LoggedRound(library)
+    answered.gateway.end(with_others)
+    geometry = answered.gateway.geometry
+    tiled = TiledBoard.of(answered.gateway.board, geometry)
+    assert tiled.bits == 2
+    log = answered.logged()
+    message = answered.record.partition(b"\n")[2]
+    mine = tile_of(message, tiled.bits, geometry)
+    assert answered.find(log) == 1
+    assert library.sample_tile(*answered.evidence(log)) in range(4)
+    for index in range(4):
+        answered.draw_tile(index + 4 * 7)
+        evidence = answered.evidence(log)
+        assert library.sample_tile(*evidence) == index
+        assert library.find_in_tile(*evidence, tiled.tile(index)) == int(index == mine)
+        with pytest.raises(CodedError, match="BadBatchError"):
+            library.find_in_tile(*evidence, tiled.tile(index ^ 1))
+
+
+def test_a_message_that_is_not_in_its_tile_is_missing(library: CLibrary) -> None:
+    answered = LoggedRound(library)
+    message = answered.record.partition(b"\n")[2]
+    answered.gateway.end(lambda messages: with_others([row for row in messages if row != message]))
+    geometry = answered.gateway.geometry
+    tiled = TiledBoard.of(answered.gateway.board, geometry)
+    mine = tile_of(message, tiled.bits, geometry)
+    answered.draw_tile(mine)
+    with pytest.raises(CodedError, match="ReceiptMissingError"):
+        library.find_in_tile(*answered.evidence(answered.logged()), tiled.tile(mine))
+    assert answered.find(answered.logged()) == 0
+
+
+def test_tiles_that_are_not_the_boards_are_a_lie(library: CLibrary) -> None:
+    answered = LoggedRound(library)
+    answered.gateway.end(tiles_root="ab" * 32)
+    with pytest.raises(CodedError, match="FalseResultError"):
+        answered.find(answered.logged())
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ use std::io::{BufRead, Write, stdin, stdout};
 
 use ed25519_dalek::SigningKey;
 use sha2::{Digest, Sha256};
+use shuffledp_device::board::{Layout, StatedTiles};
 use shuffledp_device::bounds::{attained_delta, local_epsilon};
 use shuffledp_device::claims::{check_receipt, make_claim};
 use shuffledp_device::documents::{Frame, quote};
@@ -124,6 +125,7 @@ fn answer(case: &Value) -> Outcome<String> {
             Ok(String::new())
         }
         "envelope" => envelope(input),
+        "tile" => tile(input),
         kind => refuse(Code::Unsupported, format!("cases of kind {kind}")),
     }
 }
@@ -155,14 +157,23 @@ fn round(input: &Value) -> Outcome<String> {
     ))
 }
 
+fn tile(input: &Value) -> Outcome<String> {
+    let mine = all_bytes(input.get("messages"));
+    let mine: Vec<&[u8]> = mine.iter().map(Vec::as_slice).collect();
+    let stated = StatedTiles {
+        messages: input.whole_at("count") as u64,
+        root: input.at("tiles_root").text().and_then(from_hex).map(|root| root.try_into().expect("32 bytes")),
+    };
+    let tile = from_hex(input.text_at("tile")).expect("bytes are hex");
+    let layout = Layout::plain(input.at("geometry").whole_at("symbol_bytes") as usize);
+    let count = layout.check_tile(&stated, input.whole_at("index") as u64, &tile, &mine)?;
+    Ok(format!("\"found\": {count}"))
+}
+
 /// A device starts from the messages, so the runner's cases name them in a field of their own.
 fn envelope(input: &Value) -> Outcome<String> {
     let Some(Value::List(messages)) = input.get("messages") else {
         return refuse(Code::Unsupported, "devices open no envelopes");
-    };
-    let all = |value: Option<&Value>| -> Vec<Vec<u8>> {
-        let Some(Value::List(entries)) = value else { return Vec::new() };
-        entries.iter().map(|entry| entry.text().and_then(from_hex).expect("bytes are hex")).collect()
     };
     let shape = input.get("geometry").expect("a case has a geometry");
     let part = |name: &str| shape.get(name).and_then(Value::whole).unwrap_or_default() as u64;
@@ -173,10 +184,10 @@ fn envelope(input: &Value) -> Outcome<String> {
         symbol_bytes: part("symbol_bytes"),
         dummies_per_node: part("dummies_per_node"),
     };
-    let keys = all(input.get("public_keys"));
-    let mut ephemerals = all(input.get("ephemerals")).into_iter();
+    let keys = all_bytes(input.get("public_keys"));
+    let mut ephemerals = all_bytes(input.get("ephemerals")).into_iter();
     let round_id = input.get("round_id").and_then(Value::text).expect("a case has a round");
-    let plain = all(Some(&Value::List(messages.clone()))).into_iter().map(Into::into).collect();
+    let plain = all_bytes(Some(&Value::List(messages.clone()))).into_iter().map(Into::into).collect();
     let next = || Ok(ephemeral(&ephemerals.next().expect("enough ephemeral keys"), None));
     let sealed = seal_envelope(&geometry, round_id, &keys, plain, next)?;
     Ok(format!("\"envelope\": \"{}\"", to_hex(&sealed)))
@@ -191,6 +202,12 @@ fn written(geometry: &Geometry) -> String {
         "{{\"suite\": \"{}\", \"hops\": {}, \"messages_per_user\": {}, \"symbol_bytes\": {}{dummies}}}",
         geometry.suite.name, geometry.hops, geometry.messages_per_user, geometry.symbol_bytes,
     )
+}
+
+/// The bytes of each entry of a list; none of anything else.
+fn all_bytes(value: Option<&Value>) -> Vec<Vec<u8>> {
+    let Some(Value::List(entries)) = value else { return Vec::new() };
+    entries.iter().map(|entry| entry.text().and_then(from_hex).expect("bytes are hex")).collect()
 }
 
 fn real(value: Option<&Value>) -> f64 {

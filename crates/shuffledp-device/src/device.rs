@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::TAG_BYTES;
+use crate::board::{Layout, MOST_TILES, StatedTiles};
 use crate::claims::{check_receipt, make_claim};
 use crate::documents::{Frame, frame, quote};
 use crate::errors::{Code, Outcome, malformed, refuse};
@@ -17,7 +18,7 @@ use crate::log::{Entry, check_result_logged, read_remembered};
 use crate::policy::Policy;
 use crate::randomness::{Integers, system_random};
 use crate::rounds::{CheckedRound, Roster, Terms, verify_round};
-use crate::schema::{Check, list, object, or_null, text, to_hex, whole};
+use crate::schema::{Check, from_hex, list, object, or_null, text, to_hex, whole};
 use crate::sealing::{Ephemeral, seal_envelope};
 use crate::wording::symbol_names;
 
@@ -180,6 +181,7 @@ pub fn answer(request: &Request, key: &[u8; 32], value: u64, response: Option<u6
         manifest_digest: checked.manifest_digest.clone(),
         log: checked.log.as_ref().map(|log| log.text.clone()),
         message_bytes: checked.geometry.plain_bytes(),
+        draw: integers.below(MOST_TILES.into()) as u64,
     };
     let head = facts.to_text();
     let mut record = Zeroizing::new(Vec::with_capacity(head.len() + 1 + packed.len()));
@@ -226,13 +228,15 @@ struct Facts {
     /// Of the manifest that was shown to this device.
     manifest_digest: String,
     message_bytes: u64,
+    /// A uniform number below `MOST_TILES`, which names the tile to fetch after the round.
+    draw: u64,
 }
 
 impl Facts {
     fn to_text(&self) -> String {
         format!(
             "{{\"population\":{},\"round_id\":{},\"entry\":{},\"credential\":{},\"envelope_digest\":{},\
-             \"manifest_digest\":{},\"log\":{},\"message_bytes\":{}}}",
+             \"manifest_digest\":{},\"log\":{},\"message_bytes\":{},\"draw\":{}}}",
             quote(&self.population),
             quote(&self.round_id),
             quote(&self.entry),
@@ -241,6 +245,7 @@ impl Facts {
             quote(&self.manifest_digest),
             self.log.as_deref().map_or_else(|| "null".into(), quote),
             self.message_bytes,
+            self.draw,
         )
     }
 
@@ -262,7 +267,7 @@ impl Facts {
                 ("log", &|value| or_null(value, &text)),
                 ("message_bytes", &whole),
             ],
-            &[],
+            &[("draw", &whole)],
         )?;
         Ok((value, messages))
     }
@@ -278,49 +283,107 @@ pub fn check_answer_receipt(roster: &str, root_key: &str, record: &[u8], receipt
     check_receipt(&receipt, &entry, facts.text_at("round_id"), facts.text_at("credential"), digest)
 }
 
-/// How many of the sender's messages are on a board, which the analyst's signed result names.
+/// What a sender kept, with the signed result of its round.
+struct Settled<'a> {
+    facts: Value,
+    messages: Vec<&'a [u8]>,
+    layout: Layout,
+    result: Value,
+}
+
+impl<'a> Settled<'a> {
+    /// Checks a result as the gateway gave it: the signed result, and the proof that it is in the public log.
+    fn check(roster: &str, root_key: &str, record: &'a [u8], result: &str) -> Outcome<Self> {
+        let roster = Roster::verify(roster, root_key)?;
+        let (facts, messages) = Facts::split(record)?;
+        let body = parse(result)?;
+        let discards: Check = &|value| list(value, &frame);
+        object(&body, &[("result", &frame)], &[("discards", discards), ("log", &text)])?;
+        let signed = Frame::of(body.at("result"));
+        let result = roster.only("analyst")?.verify(&signed, "result")?;
+        let round_id = facts.text_at("round_id");
+        if result.text_at("round_id") != round_id || result.text_at("deployment") != roster.deployment() {
+            return refuse(Code::ForeignDocument, "the result is of another round");
+        }
+        if roster.log().is_some() {
+            let Some(proof) = body.at("log").text() else {
+                let reason = "the result comes without a proof that it is in the public log; ask again";
+                return refuse(Code::LogProof, reason);
+            };
+            let (population, digest) = (facts.text_at("population"), signed.digest());
+            let entry = Entry { event: "published", population, round_id, documents: &[], digest: Some(&digest) };
+            let remembered = facts.at("log").text().map(|text| read_remembered(text, &roster)).transpose()?.flatten();
+            check_result_logged(proof, &roster, &entry, remembered.as_ref())?;
+        }
+        match result.at("manifest_digest").text() {
+            Some(named) if named != facts.text_at("manifest_digest") => {
+                let reason = "the result is of another manifest than the one shown here; keep both";
+                return refuse(Code::FalseResult, reason);
+            }
+            None if roster.log().is_some() => return malformed("the result does not name its manifest"),
+            _ => {}
+        }
+        let size = usize::try_from(facts.whole_at("message_bytes")).ok();
+        let Some(layout) = size.and_then(Layout::of_length) else { return malformed("messages of another length") };
+        let messages = messages.chunks_exact(layout.width).collect();
+        Ok(Self { facts, messages, layout, result })
+    }
+
+    /// What the result states about tiles.
+    fn tiles(&self) -> Outcome<StatedTiles> {
+        let Ok(messages) = u64::try_from(self.result.whole_at("messages")) else {
+            return malformed("the result has an impossible number of messages");
+        };
+        let root = self.result.at("tiles_root").text().and_then(from_hex).and_then(|root| root.try_into().ok());
+        Ok(StatedTiles { messages, root })
+    }
+
+    /// The tile that this record's draw names.
+    fn drawn_tile(&self) -> Outcome<u64> {
+        let Some(draw) = self.facts.get("draw").and_then(Value::whole).and_then(|draw| u64::try_from(draw).ok()) else {
+            return refuse(Code::Usage, "the record has no draw of a tile: check with the whole board");
+        };
+        Ok(draw % (1 << self.layout.tile_bits(self.tiles()?.messages)))
+    }
+}
+
+/// How many of the sender's messages are on a board, once and unchanged; the analyst's signed result
+/// names the board.
 ///
 /// `result` is the gateway's answer: the signed result, and the proof that it is in the public log.
 ///
-/// It checks that the board is the result's and that the messages are on it, not the answer that
-/// the analyst computed from it.
+/// It checks that board and tiles are the result's and that the messages are on it, not the answer
+/// that the analyst computed from it.
 pub fn find_messages(roster: &str, root_key: &str, record: &[u8], result: &str, board: &[u8]) -> Outcome<u64> {
-    let roster = Roster::verify(roster, root_key)?;
-    let (facts, messages) = Facts::split(record)?;
-    let body = parse(result)?;
-    let discards: Check = &|value| list(value, &frame);
-    object(&body, &[("result", &frame)], &[("discards", discards), ("log", &text)])?;
-    let signed = Frame::of(body.at("result"));
-    let result = roster.only("analyst")?.verify(&signed, "result")?;
-    if result.text_at("round_id") != facts.text_at("round_id") || result.text_at("deployment") != roster.deployment() {
-        return refuse(Code::ForeignDocument, "the result is of another round");
+    let settled = Settled::check(roster, root_key, record, result)?;
+    let (layout, stated) = (settled.layout, settled.tiles()?);
+    if settled.result.at("board_digest").text() != Some(to_hex(&Sha256::digest(board)).as_str()) {
+        return refuse(Code::BadBatch, "the board is not the one that the result names; fetch it again");
     }
-    if roster.log().is_some() {
-        let Some(proof) = body.at("log").text() else {
-            return refuse(Code::LogProof, "the result comes without a proof that it is in the public log; ask again");
-        };
-        let (population, digest) = (facts.text_at("population"), signed.digest());
-        let round_id = facts.text_at("round_id");
-        let entry = Entry { event: "published", population, round_id, documents: &[], digest: Some(&digest) };
-        let remembered = facts.at("log").text().map(|text| read_remembered(text, &roster)).transpose()?.flatten();
-        check_result_logged(proof, &roster, &entry, remembered.as_ref())?;
+    if stated.messages.checked_mul(layout.width as u64) != Some(board.len() as u64) {
+        return refuse(Code::BadBatch, "the board has another length than the result states");
     }
-    match result.at("manifest_digest").text() {
-        Some(named) if named != facts.text_at("manifest_digest") => {
-            return refuse(Code::FalseResult, "the result is of another manifest than the one shown here; keep both");
-        }
-        None if roster.log().is_some() => return malformed("the result does not name its manifest"),
-        _ => {}
+    if stated.root.is_some_and(|root| root != layout.tiles_root(board)) {
+        return refuse(
+            Code::FalseResult,
+            "the signed tiles are not those of the board; keep the result: it is evidence",
+        );
     }
-    if result.at("board_digest").text() != Some(to_hex(&Sha256::digest(board)).as_str()) {
-        return refuse(Code::ForeignDocument, "the board is not the one that the result names");
-    }
-    let size = facts.whole_at("message_bytes");
-    if !(TAG_BYTES as i128 + 1..=TAG_BYTES as i128 + 4).contains(&size) {
-        return malformed("messages of another length");
-    }
-    let size = size as usize;
-    let mut rows: Vec<&[u8]> = board.chunks_exact(size).collect();
-    rows.sort_unstable();
-    Ok(messages.chunks_exact(size).filter(|message| rows.binary_search(message).is_ok()).count() as u64)
+    let rows: Vec<&[u8]> = board.chunks_exact(layout.width).collect();
+    Ok(layout.count_intact(&rows, &settled.messages) as u64)
+}
+
+/// The tile to fetch instead of the board; it was drawn at random with the answer, so that the request
+/// reveals nothing (docs/tiles.md, "sample").
+pub fn sample_tile(roster: &str, root_key: &str, record: &[u8], result: &str) -> Outcome<u64> {
+    Settled::check(roster, root_key, record, result)?.drawn_tile()
+}
+
+/// How many of the sender's messages belong into the tile of `sample_tile`; checks the tile, and that
+/// they are there.
+pub fn find_in_tile(roster: &str, root_key: &str, record: &[u8], result: &str, tile: &[u8]) -> Outcome<u64> {
+    let settled = Settled::check(roster, root_key, record, result)?;
+    let index = settled.drawn_tile()?;
+    let count = settled.layout.check_tile(&settled.tiles()?, index, tile, &settled.messages)?;
+    Ok(count as u64)
 }

@@ -5,6 +5,7 @@ use std::fmt;
 /// What kind of refusal it is: the error's name in the Python code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
+    BadBatch,
     ClientPolicy,
     Config,
     ExpiredDocument,
@@ -13,6 +14,7 @@ pub enum Code {
     ForeignDocument,
     LogProof,
     MalformedDocument,
+    ReceiptMissing,
     RoundKey,
     Signature,
     StaleRoster,
@@ -26,6 +28,7 @@ impl Code {
     /// The name, as test vectors and `problem+json` have it.
     pub fn name(self) -> &'static str {
         match self {
+            Code::BadBatch => "BadBatchError",
             Code::ClientPolicy => "ClientPolicyRefusal",
             Code::Config => "ConfigError",
             Code::ExpiredDocument => "ExpiredDocumentError",
@@ -34,6 +37,7 @@ impl Code {
             Code::ForeignDocument => "ForeignDocumentError",
             Code::LogProof => "LogProofError",
             Code::MalformedDocument => "MalformedDocumentError",
+            Code::ReceiptMissing => "ReceiptMissingError",
             Code::RoundKey => "RoundKeyError",
             Code::Signature => "SignatureError",
             Code::StaleRoster => "StaleRosterError",

@@ -6,6 +6,7 @@
 //! implementations agree on, and docs/reference/devices.md what this one does not check.
 #![forbid(unsafe_code)]
 
+pub mod board;
 pub mod bounds;
 pub mod claims;
 pub mod device;

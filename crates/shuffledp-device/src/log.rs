@@ -10,7 +10,8 @@ use crate::rounds::Roster;
 use crate::schema::{from_hex, to_hex};
 use crate::signatures::check_signature;
 
-type Hash = [u8; 32];
+/// A hash of a Merkle tree (RFC 6962).
+pub type Hash = [u8; 32];
 
 const MOST_NOTE: usize = 1 << 16;
 const MOST_PROOF: usize = 1 << 17;
@@ -59,7 +60,8 @@ fn unlogged<T>(what: &str) -> Outcome<T> {
     refuse(Code::LogProof, format!("{what}; do not take part"))
 }
 
-fn sha256(parts: &[&[u8]]) -> Hash {
+/// SHA-256 of all parts in a row.
+pub(crate) fn sha256(parts: &[&[u8]]) -> Hash {
     let mut state = Sha256::new();
     for part in parts {
         state.update(part);
@@ -67,7 +69,8 @@ fn sha256(parts: &[&[u8]]) -> Hash {
     state.finalize().into()
 }
 
-fn node_hash(left: &Hash, right: &Hash) -> Hash {
+/// The hash of a node of a tree.
+pub(crate) fn node_hash(left: &Hash, right: &Hash) -> Hash {
     sha256(&[&[1], left, right])
 }
 
@@ -256,14 +259,15 @@ impl Window {
     }
 }
 
-fn check_inclusion(leaf: Hash, index: u64, size: u64, root: &Hash, hashes: &[Hash]) -> Outcome<()> {
+/// Whether these hashes lead from a leaf to the root of a tree of so many leaves (RFC 9162, 2.1.3.2).
+pub(crate) fn is_included(leaf: Hash, index: u64, size: u64, root: &Hash, hashes: &[Hash]) -> bool {
     if index >= size {
-        return unlogged("the public log does not have the round's entry");
+        return false;
     }
     let (mut node, mut last, mut computed) = (index, size - 1, leaf);
     for sibling in hashes {
         if last == 0 {
-            return unlogged("a proof is longer than the log's tree is high");
+            return false;
         }
         let right = node % 2 == 1 || node == last;
         computed = if right { node_hash(sibling, &computed) } else { node_hash(&computed, sibling) };
@@ -272,10 +276,7 @@ fn check_inclusion(leaf: Hash, index: u64, size: u64, root: &Hash, hashes: &[Has
         }
         (node, last) = (node >> 1, last >> 1);
     }
-    if last == 0 && computed == *root {
-        return Ok(());
-    }
-    unlogged("the proof does not show that the round is in the public log")
+    last == 0 && computed == *root
 }
 
 /// The name of the deployment's log number `number`.
@@ -373,7 +374,9 @@ fn check_proof(proof: Proof, text: &str, roster: &Roster, number: usize, entry: 
     if data.len() > MOST_ENTRY {
         return unlogged("no log holds an entry of this length");
     }
-    check_inclusion(sha256(&[&[0], data.as_bytes()]), proof.index, size, &root, &proof.hashes)?;
+    if !is_included(sha256(&[&[0], data.as_bytes()]), proof.index, size, &root, &proof.hashes) {
+        return unlogged("the proof does not show that the round is in the public log");
+    }
     Ok(Checkpoint { origin, size, root, window, witnesses, text: text.into() })
 }
 

@@ -58,14 +58,34 @@ shuffledp_result *shuffledp_check_receipt(
 
 /* Finds the messages of a record on the board of a result. result: the gateway's answer as it came,
  * with the proof of the public log, which is required where the roster names witnesses. Part 0: how
- * many are there, decimal; fewer than were sent means that a node cheated, and record and receipt
- * are the evidence. The answer itself is not computed again: `shuffledp verify` does. */
+ * many are there once and unchanged, decimal; fewer than were sent means that a node cheated, and
+ * record and receipt are the evidence. The tiles that the result names must be the board's. The
+ * answer itself is not computed again: `shuffledp verify` does. */
 shuffledp_result *shuffledp_find_messages(
     const uint8_t *roster, size_t roster_length,
     const uint8_t *root_key, size_t root_key_length,
     const uint8_t *record, size_t record_length,
     const uint8_t *result, size_t result_length,
     const uint8_t *board, size_t board_length);
+
+/* Instead of the whole board: the index of the tile to fetch (docs/tiles.md, "sample"). It was drawn
+ * at random with the answer, so that the request reveals nothing; fetch no other tile. Part 0: the
+ * index, decimal. */
+shuffledp_result *shuffledp_sample_tile(
+    const uint8_t *roster, size_t roster_length,
+    const uint8_t *root_key, size_t root_key_length,
+    const uint8_t *record, size_t record_length,
+    const uint8_t *result, size_t result_length);
+
+/* Checks that tile, and that it has the messages of the record that belong into it. Part 0: how many
+ * these are, decimal, often 0. ReceiptMissingError means that a node cheated: see
+ * shuffledp_find_messages. */
+shuffledp_result *shuffledp_find_in_tile(
+    const uint8_t *roster, size_t roster_length,
+    const uint8_t *root_key, size_t root_key_length,
+    const uint8_t *record, size_t record_length,
+    const uint8_t *result, size_t result_length,
+    const uint8_t *tile, size_t tile_length);
 
 /* 0: everything was checked and done. 1: refused; part 0 is {"code": .., "detail": ..}, with the
  * codes of docs/reference/errors.md, UnsupportedError for what this library does not implement and

@@ -9,7 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 use std::slice::from_raw_parts;
 
-use shuffledp_device::device::{MOST_REQUEST_BYTES, Request, answer, check_answer_receipt, describe, find_messages};
+use shuffledp_device::board::MOST_TILE_BYTES;
+use shuffledp_device::device::{
+    MOST_REQUEST_BYTES, Request, answer, check_answer_receipt, describe, find_in_tile, find_messages, sample_tile,
+};
 use shuffledp_device::documents::{MAX_DOCUMENT_BYTES, quote};
 use shuffledp_device::errors::{Code, Outcome, malformed, refuse};
 use zeroize::Zeroizing;
@@ -161,6 +164,63 @@ pub unsafe extern "C" fn shuffledp_find_messages(
             )
         };
         Ok(vec![part(find_messages(roster, root_key, record, result, board)?.to_string())])
+    })
+}
+
+/// # Safety
+/// All pointers are readable for their lengths.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shuffledp_sample_tile(
+    roster: *const u8,
+    roster_length: usize,
+    root_key: *const u8,
+    root_key_length: usize,
+    record: *const u8,
+    record_length: usize,
+    result: *const u8,
+    result_length: usize,
+) -> *mut shuffledp_result {
+    boxed(|| {
+        // SAFETY: as the caller of this function vouches.
+        let (roster, root_key, record, result) = unsafe {
+            (
+                text(roster, roster_length, MAX_DOCUMENT_BYTES)?,
+                text(root_key, root_key_length, 64)?,
+                bytes(record, record_length, MOST_BOARD_BYTES)?,
+                text(result, result_length, MAX_DOCUMENT_BYTES)?,
+            )
+        };
+        Ok(vec![part(sample_tile(roster, root_key, record, result)?.to_string())])
+    })
+}
+
+/// # Safety
+/// All pointers are readable for their lengths.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shuffledp_find_in_tile(
+    roster: *const u8,
+    roster_length: usize,
+    root_key: *const u8,
+    root_key_length: usize,
+    record: *const u8,
+    record_length: usize,
+    result: *const u8,
+    result_length: usize,
+    tile: *const u8,
+    tile_length: usize,
+) -> *mut shuffledp_result {
+    boxed(|| {
+        // SAFETY: as the caller of this function vouches.
+        let (roster, root_key, record, result, tile) = unsafe {
+            (
+                text(roster, roster_length, MAX_DOCUMENT_BYTES)?,
+                text(root_key, root_key_length, 64)?,
+                bytes(record, record_length, MOST_BOARD_BYTES)?,
+                text(result, result_length, MAX_DOCUMENT_BYTES)?,
+                bytes(tile, tile_length, MOST_TILE_BYTES)?,
+            )
+        };
+        Ok(vec![part(find_in_tile(roster, root_key, record, result, tile)?.to_string())])
     })
 }
 

@@ -5,8 +5,8 @@ use std::ptr::null;
 use std::slice::from_raw_parts;
 
 use shuffledp::{
-    shuffledp_answer, shuffledp_check_receipt, shuffledp_check_round, shuffledp_find_messages, shuffledp_free,
-    shuffledp_part, shuffledp_result, shuffledp_status,
+    shuffledp_answer, shuffledp_check_receipt, shuffledp_check_round, shuffledp_find_in_tile, shuffledp_find_messages,
+    shuffledp_free, shuffledp_part, shuffledp_result, shuffledp_sample_tile, shuffledp_status,
 };
 
 /// Status and first part of a result, which is freed.
@@ -40,6 +40,8 @@ fn null_pointers_and_other_bytes_are_refused() {
         refused(shuffledp_answer(b"{}".as_ptr(), 2, null(), 0, 1, -1), "MalformedDocumentError");
         refused(shuffledp_check_receipt(null(), 0, null(), 0, null(), 0, null(), 0), "MalformedDocumentError");
         refused(shuffledp_find_messages(null(), 0, null(), 0, null(), 0, null(), 0, null(), 1), "UsageError");
+        refused(shuffledp_sample_tile(null(), 0, null(), 0, null(), 0, null(), 1), "UsageError");
+        refused(shuffledp_find_in_tile(null(), 0, null(), 0, null(), 0, null(), 0, null(), 1), "UsageError");
     }
 }
 
@@ -84,6 +86,6 @@ fn the_header_declares_exactly_the_functions_of_the_library() {
     let exported = names(&read("src/lib.rs"), "extern \"C\" fn shuffledp");
     let header = read("include/shuffledp.h");
     let code: String = header.split("*/").skip(1).map(|part| part.split("/*").next().unwrap_or_default()).collect();
-    assert_eq!(exported.len(), 7);
+    assert_eq!(exported.len(), 9);
     assert_eq!(names(&code, "shuffledp").into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>(), exported);
 }
