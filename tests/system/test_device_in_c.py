@@ -19,6 +19,7 @@ from test_columns_round import WORDING
 
 from shuffledp_core.documents.models import Result
 from shuffledp_core.runtime.keys import load_identity, verify_from
+from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.pki import write_client
 from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_sim.system.processes import LocalSystem
@@ -111,8 +112,9 @@ async def run_program(
         ("sealed-box", {}, 3),
         ("hpke", {"mechanism": "node-columns", "size": 4, "wording": WORDING}, 2),
         ("hpke-mlkem768-x25519", {"mechanism": "krr-histogram", "size": 4}, 1),
+        ("hpke", {"mix": Mix.VERIFIED}, 3),
     ],
-    ids=["sealed-box", "hpke", "hybrid"],
+    ids=["sealed-box", "hpke", "hybrid", "verified"],
 )
 async def test_both_answer_a_round_and_their_messages_are_on_the_board(
     system: LocalSystem, gateway: str, tmp_path: Path, pool: ProcessPoolExecutor,

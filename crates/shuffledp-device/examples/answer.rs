@@ -11,10 +11,12 @@ use shuffledp_device::bounds::{attained_delta, local_epsilon};
 use shuffledp_device::claims::{check_receipt, make_claim};
 use shuffledp_device::documents::{Frame, quote};
 use shuffledp_device::errors::{Code, Outcome, refuse};
-use shuffledp_device::geometry::{Geometry, suite_named};
+use shuffledp_device::geometry::{Geometry, Mix, suite_named};
+use shuffledp_device::group::{Element, decode_scalar};
 use shuffledp_device::json::{Value, parse};
 use shuffledp_device::log::read_remembered;
 use shuffledp_device::mechanisms::Mechanism;
+use shuffledp_device::mixing::{MixTerms, claim_messages};
 use shuffledp_device::policy::Policy;
 use shuffledp_device::randomness::Integers;
 use shuffledp_device::rounds::{Party, Roster, Terms, verify_round};
@@ -74,7 +76,7 @@ fn answer(case: &Value) -> Outcome<String> {
         }
         "geometry" => {
             let mechanism = mechanism()?;
-            let geometry = Geometry::of(&mechanism, text("suite"), number("hops"))?;
+            let geometry = Geometry::of(&mechanism, text("suite"), number("hops"), Mix::of(input.get("mix")))?;
             let records = join((2..=geometry.hops + 1).map(|position| geometry.record_bytes(position).to_string()));
             Ok(format!(
                 "\"geometry\": {}, \"domain\": {}, \"alphabet\": {}, \"plain_bytes\": {}, \"record_bytes\": [{records}], \
@@ -126,6 +128,13 @@ fn answer(case: &Value) -> Outcome<String> {
         }
         "envelope" => envelope(input),
         "tile" => tile(input),
+        "element" => {
+            let element = Element::decode(&bytes("element"))?;
+            let multiple = |scalar: &Vec<u8>| Ok(to_hex(&element.multiply(&decode_scalar(scalar)?)?));
+            let multiples = all_bytes(input.get("scalars")).iter().map(multiple).collect::<Outcome<Vec<_>>>()?;
+            Ok(format!("\"multiples\": [{}]", join(multiples.iter().map(|encoded| quote(encoded)))))
+        }
+        "verified-claim" => verified_claim(input),
         kind => refuse(Code::Unsupported, format!("cases of kind {kind}")),
     }
 }
@@ -170,6 +179,35 @@ fn tile(input: &Value) -> Outcome<String> {
     Ok(format!("\"found\": {count}"))
 }
 
+fn verified_claim(input: &Value) -> Outcome<String> {
+    let bytes = |name: &str| from_hex(input.text_at(name)).expect("bytes are hex");
+    let elements = |name: &str| -> Outcome<Vec<Element>> {
+        all_bytes(input.get(name)).iter().map(|encoded| Element::decode(encoded)).collect()
+    };
+    let terms = MixTerms {
+        manifest: bytes("manifest_digest").try_into().expect("32 bytes"),
+        last: elements("blinding")?.pop().expect("a route has nodes"),
+        openers: elements("opening")?,
+    };
+    let width = input.whole_at("symbol_bytes") as usize;
+    let packed = |symbol: &Value| {
+        let symbol = symbol.whole().expect("symbols are numbers") as u64;
+        symbol.to_be_bytes()[8 - width..].to_vec().into()
+    };
+    let symbols: Vec<_> = input.at("symbols").list().iter().map(packed).collect();
+    let credential = Frame::parse(input.text_at("credential"))?;
+    let key = SigningKey::from_bytes(&bytes("private_key").try_into().expect("32 bytes"));
+    let mut stream = bytes("random").into_iter();
+    let random = |block: &mut [u8]| block.fill_with(|| stream.next().expect("enough random bytes"));
+    let prepared = claim_messages(&terms, &symbols, &credential, &key, random)?;
+    let messages = join(prepared.messages.iter().map(|message| quote(&to_hex(message))));
+    Ok(format!(
+        "\"claim\": \"{}\", \"submission\": \"{}\", \"messages\": [{messages}]",
+        to_hex(&prepared.claim),
+        to_hex(&prepared.submission),
+    ))
+}
+
 /// A device starts from the messages, so the runner's cases name them in a field of their own.
 fn envelope(input: &Value) -> Outcome<String> {
     let Some(Value::List(messages)) = input.get("messages") else {
@@ -183,6 +221,7 @@ fn envelope(input: &Value) -> Outcome<String> {
         messages_per_user: part("messages_per_user"),
         symbol_bytes: part("symbol_bytes"),
         dummies_per_node: part("dummies_per_node"),
+        mix: Mix::of(shape.get("mix")),
     };
     let keys = all_bytes(input.get("public_keys"));
     let mut ephemerals = all_bytes(input.get("ephemerals")).into_iter();
@@ -198,8 +237,12 @@ fn written(geometry: &Geometry) -> String {
         0 => String::new(),
         number => format!(", \"dummies_per_node\": {number}"),
     };
+    let mix = match geometry.mix {
+        Mix::Plain => "",
+        Mix::Verified => ", \"mix\": \"verified\"",
+    };
     format!(
-        "{{\"suite\": \"{}\", \"hops\": {}, \"messages_per_user\": {}, \"symbol_bytes\": {}{dummies}}}",
+        "{{\"suite\": \"{}\", \"hops\": {}, \"messages_per_user\": {}, \"symbol_bytes\": {}{mix}{dummies}}}",
         geometry.suite.name, geometry.hops, geometry.messages_per_user, geometry.symbol_bytes,
     )
 }

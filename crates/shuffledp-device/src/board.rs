@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use crate::errors::{Code, Outcome, malformed, refuse};
+use crate::group::WIDTH;
 use crate::log::{Hash, is_included, node_hash, sha256};
+use crate::mixing::PROOF_BYTES;
 
 /// Most bytes of messages that a tile has on average.
 const MEAN_TILE_BYTES: u64 = 40_000;
@@ -31,9 +33,15 @@ impl Layout {
         Self { width, tag: (symbol_bytes, width), symbol: (0, symbol_bytes) }
     }
 
+    /// Of `key || symbol || proof` in verified rounds.
+    pub fn verified(symbol_bytes: usize) -> Self {
+        let symbol = (WIDTH, WIDTH + symbol_bytes);
+        Self { width: symbol.1 + PROOF_BYTES, tag: (0, WIDTH), symbol }
+    }
+
     /// Of messages of this length; None if no round has such messages.
     pub fn of_length(width: usize) -> Option<Self> {
-        (1..=4).map(Self::plain).find(|layout| layout.width == width)
+        (1..=4).flat_map(|bytes| [Self::plain(bytes), Self::verified(bytes)]).find(|layout| layout.width == width)
     }
 
     fn tag<'a>(&self, message: &'a [u8]) -> &'a [u8] {

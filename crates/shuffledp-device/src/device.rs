@@ -15,11 +15,12 @@ use crate::documents::{Frame, frame, quote};
 use crate::errors::{Code, Outcome, malformed, refuse};
 use crate::json::{Value, parse};
 use crate::log::{Entry, check_result_logged, read_remembered};
+use crate::mixing::{MixTerms, claim_messages};
 use crate::policy::Policy;
 use crate::randomness::{Integers, system_random};
 use crate::rounds::{CheckedRound, Roster, Terms, verify_round};
 use crate::schema::{Check, from_hex, list, object, or_null, text, to_hex, whole};
-use crate::sealing::{Ephemeral, seal_envelope};
+use crate::sealing::{Ephemeral, seal, seal_envelope};
 use crate::wording::symbol_names;
 
 /// Longest request: an announcement, a roster and a proof, each escaped in JSON.
@@ -159,12 +160,11 @@ pub fn answer(request: &Request, key: &[u8; 32], value: u64, response: Option<u6
         Some(drawn) => mechanism.report(**drawn, &mut integers),
         None => mechanism.sample(value, &mut integers),
     });
-    let messages = messages_of(&checked, *randomised, &mut integers);
-    let mut packed = Zeroizing::new(Vec::with_capacity(messages.iter().map(|message| message.len()).sum()));
-    messages.iter().for_each(|message| packed.extend_from_slice(message));
-    let mut layers = layer_keys(&checked);
-    let next = || layers.next().unwrap_or_else(|| refuse(Code::Usage, "more layers than hops"));
-    let envelope = seal_envelope(&checked.geometry, &checked.round_id, &checked.public_keys, messages, next)?;
+    let symbols = symbols_of(&checked, *randomised, &mut integers);
+    let (envelope, packed) = match &checked.mixing {
+        None => seal_tagged(&checked, symbols)?,
+        Some(terms) => claim_and_seal(&checked, terms, &symbols, &credential, &signing)?,
+    };
     let claim = make_claim(&signing, &checked.round_id, &envelope);
     let submission = format!(
         "{{\"credential\":{},\"claim\":{},\"envelope\":\"{}\"}}",
@@ -191,21 +191,54 @@ pub fn answer(request: &Request, key: &[u8; 32], value: u64, response: Option<u6
     Ok(Answer { submission, record, response })
 }
 
-/// The messages of an answer, each a symbol and a fresh tag.
-fn messages_of(
+/// The symbols of an answer, as their bytes.
+fn symbols_of(
     checked: &CheckedRound,
     answer: u64,
     integers: &mut Integers<impl FnMut(&mut [u8])>,
 ) -> Vec<Zeroizing<Vec<u8>>> {
     let symbols = checked.mechanism.encode(answer, integers);
     let width = checked.geometry.symbol_bytes as usize;
-    let message = |symbol: &u64| {
-        let mut message = Zeroizing::new(vec![0; width + TAG_BYTES]);
-        message[..width].copy_from_slice(&symbol.to_be_bytes()[8 - width..]);
-        system_random(&mut message[width..]);
+    symbols.iter().map(|symbol| Zeroizing::new(symbol.to_be_bytes()[8 - width..].to_vec())).collect()
+}
+
+/// In one piece of memory, so that no copy is left of a part that grew.
+fn pack(messages: &[Zeroizing<Vec<u8>>]) -> Zeroizing<Vec<u8>> {
+    let mut packed = Zeroizing::new(Vec::with_capacity(messages.iter().map(|message| message.len()).sum()));
+    messages.iter().for_each(|message| packed.extend_from_slice(message));
+    packed
+}
+
+/// The envelope of symbols with fresh tags, and the messages as they will be on the board.
+fn seal_tagged(checked: &CheckedRound, symbols: Vec<Zeroizing<Vec<u8>>>) -> Outcome<(Vec<u8>, Zeroizing<Vec<u8>>)> {
+    let message = |symbol: &Zeroizing<Vec<u8>>| {
+        let mut message = Zeroizing::new(vec![0; symbol.len() + TAG_BYTES]);
+        message[..symbol.len()].copy_from_slice(symbol);
+        system_random(&mut message[symbol.len()..]);
         message
     };
-    symbols.iter().map(message).collect()
+    let messages: Vec<Zeroizing<Vec<u8>>> = symbols.iter().map(message).collect();
+    let packed = pack(&messages);
+    let mut layers = layer_keys(checked);
+    let next = || layers.next().unwrap_or_else(|| refuse(Code::Usage, "more layers than hops"));
+    let envelope = seal_envelope(&checked.geometry, &checked.round_id, &checked.public_keys, messages, next)?;
+    Ok((envelope, packed))
+}
+
+/// In a verified round: the claim and behind it what only the entry node opens, and the messages as
+/// they will be on the board.
+fn claim_and_seal(
+    checked: &CheckedRound,
+    terms: &MixTerms,
+    symbols: &[Zeroizing<Vec<u8>>],
+    credential: &Frame,
+    key: &SigningKey,
+) -> Outcome<(Vec<u8>, Zeroizing<Vec<u8>>)> {
+    let prepared = claim_messages(terms, symbols, credential, key, system_random)?;
+    let (suite, entry) = (checked.geometry.suite, &checked.public_keys[0]);
+    let ephemeral = Ephemeral::fresh(suite, entry)?;
+    let envelope = seal(suite, entry, &checked.round_id, 1, &prepared.submission, &ephemeral)?;
+    Ok(([prepared.claim, envelope].concat(), pack(&prepared.messages)))
 }
 
 /// Fresh secrets for every layer, in the order in which `seal_envelope` uses them.

@@ -138,7 +138,8 @@ fn document(value: &Value, required: &[(&str, Check)], optional: &[(&str, Check)
     object(value, required, &all)
 }
 
-fn check_document(label: &str, value: &Value) -> Outcome<()> {
+/// Checks a document's content by the schema of its label.
+pub(crate) fn check_document(label: &str, value: &Value) -> Outcome<()> {
     match label {
         "roster" => roster(value),
         "credential" => document(

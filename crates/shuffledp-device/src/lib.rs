@@ -1,7 +1,7 @@
 //! What a device of shuffledp has to do to take part in a round, for phones and other languages.
 //!
 //! Strict JSON and Ed25519, signed documents, the checks of a whole round and of the public log, exact
-//! sampling, layers and envelopes of all suites, claims and receipts; `device` puts them together.
+//! sampling, layers and envelopes of all suites, verified mixing, claims, receipts and tiles; `device` puts them together.
 //! Names of errors are those of the Python code; docs/reference/vectors.md says what all
 //! implementations agree on, and docs/reference/devices.md what this one does not check.
 #![forbid(unsafe_code)]
@@ -13,9 +13,11 @@ pub mod device;
 pub mod documents;
 pub mod errors;
 pub mod geometry;
+pub mod group;
 pub mod json;
 pub mod log;
 pub mod mechanisms;
+pub mod mixing;
 pub mod policy;
 pub mod randomness;
 pub mod ratio;

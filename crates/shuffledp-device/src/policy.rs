@@ -121,8 +121,8 @@ impl Policy {
         if self.excludes("suites", geometry.suite.name) {
             return no(&format!("it seals with {}", geometry.suite.name));
         }
-        if self.excludes("mixes", "plain") {
-            return no("its mixing is plain");
+        if self.excludes("mixes", geometry.mix.name()) {
+            return no(&format!("its mixing is {}", geometry.mix.name()));
         }
         at_most("number of messages", geometry.messages_per_user as f64, self.whole("messages", 100_000) as f64)?;
         if !corrupt.is_empty() && !self.flag("allow_corrupt", false) {

@@ -3,10 +3,11 @@
 use crate::bounds::{attained_delta, local_epsilon};
 use crate::documents::{Frame, MAX_DOCUMENT_BYTES, frame};
 use crate::errors::{Code, Outcome, foreign, malformed, refuse};
-use crate::geometry::{Geometry, suite_named};
+use crate::geometry::{Geometry, Mix, suite_named};
 use crate::json::{Value, parse};
 use crate::log::{Checkpoint, Entry, check_logged};
 use crate::mechanisms::Mechanism;
+use crate::mixing::{MixTerms, check_keys};
 use crate::policy::Policy;
 use crate::schema::{from_hex, list, object, text};
 use crate::sealing::{Ephemeral, seal};
@@ -110,6 +111,8 @@ pub struct CheckedRound {
     pub round_id: String,
     pub mechanism: Mechanism,
     pub geometry: Geometry,
+    /// Of a verified round, with the checked keys of its nodes.
+    pub mixing: Option<MixTerms>,
     pub public_keys: Vec<Vec<u8>>,
     /// The node that takes submissions.
     pub entry: Party,
@@ -144,10 +147,18 @@ pub fn verify_round(announcement: &str, terms: &Terms) -> Outcome<CheckedRound> 
     let manifest_digest = manifest_frame.digest();
     check_countersignatures(&announced, &manifest, &manifest_digest, &route)?; // 4
     let mechanism = Mechanism::parse(certificate.at("mechanism"))?;
-    let geometry = check_geometry(&manifest, &mechanism, route.len() as u64)?; // 5
-    if keys.iter().any(|key| key.get("mixing").is_some()) {
-        return refuse(Code::RoundKey, "a round key is for verified mixing; do not take part"); // 3
+    let mix = Mix::of(certificate.get("mix"));
+    let geometry = check_geometry(&manifest, &mechanism, route.len() as u64, mix)?; // 5
+    if keys.iter().any(|key| Mix::of(key.get("mixing")) != mix) {
+        return refuse(Code::RoundKey, "a round key is for another mixing; do not take part"); // 3
     }
+    let mixing = match mix {
+        Mix::Plain => None,
+        Mix::Verified => {
+            let enrolment_key = roster.enrolment_key(certificate.text_at("population"))?;
+            Some(check_keys(&manifest_digest, &certificate_digest, &keys, &enrolment_key)?) // 3
+        }
+    };
     if terms.now >= certificate.whole_at("expires_at") {
         return refuse(Code::ExpiredDocument, "the certificate has expired"); // 2
     }
@@ -169,6 +180,7 @@ pub fn verify_round(announcement: &str, terms: &Terms) -> Outcome<CheckedRound> 
         round_id: round_id.into(),
         mechanism,
         geometry,
+        mixing,
         public_keys: keys.iter().map(|key| from_hex(key.text_at("public_key")).unwrap_or_default()).collect(),
         entry: party_of(route[0]),
         certificate_digest,
@@ -206,9 +218,6 @@ fn check_certificate(manifest: &Value, roster: &Roster, population: &str) -> Out
     }
     if manifest.whole_at("min_reports") < certificate.whole_at("users") {
         return malformed("the round would go on with fewer reports than it is certified for");
-    }
-    if certificate.get("mix").is_some() {
-        return refuse(Code::Unsupported, "rounds whose mixing is verified");
     }
     Ok(certificate)
 }
@@ -285,9 +294,9 @@ fn check_countersignatures(announced: &Value, manifest: &Value, digest: &str, ro
     refuse(Code::Signature, "not countersigned by every node: do not take part before it is")
 }
 
-fn check_geometry(manifest: &Value, mechanism: &Mechanism, hops: u64) -> Outcome<Geometry> {
+fn check_geometry(manifest: &Value, mechanism: &Mechanism, hops: u64, mix: Mix) -> Outcome<Geometry> {
     let given = manifest.at("geometry");
-    let expected = match Geometry::of(mechanism, given.text_at("suite"), hops) {
+    let expected = match Geometry::of(mechanism, given.text_at("suite"), hops, mix) {
         Ok(geometry) => geometry,
         Err(cause) => return malformed(format!("no client can take part in this round: {}", cause.message)),
     };
@@ -298,7 +307,7 @@ fn check_geometry(manifest: &Value, mechanism: &Mechanism, hops: u64) -> Outcome
         ("dummies_per_node", expected.dummies_per_node),
     ];
     let equal = numbers.iter().all(|(name, number)| given.whole_at(name) == i128::from(*number));
-    if equal && given.get("mix").is_none() {
+    if equal && Mix::of(given.get("mix")) == mix {
         return Ok(expected);
     }
     malformed("the manifest's lengths are not those of the certified mechanism")

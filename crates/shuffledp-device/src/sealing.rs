@@ -20,10 +20,9 @@ use zeroize::Zeroizing;
 
 use crate::PROTOCOL;
 use crate::errors::{Code, Outcome, refuse};
-use crate::geometry::{Geometry, Suite};
+use crate::geometry::{Geometry, HYBRID, Suite};
 use crate::randomness::system_random;
 
-const HYBRID: u16 = 0x647a;
 const VERSION: &[u8] = b"HPKE-v1";
 const XWING_LABEL: &[u8] = b"\\.//^\\";
 const BASE_POINT: [u8; 32] = {
