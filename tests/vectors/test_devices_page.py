@@ -91,7 +91,18 @@ def test_rust_names_are_defined_in_their_module() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["rounds", "logs", "documents", "signatures", "samplers", "numbers", "tiles"]
+    "name",
+    [
+        "rounds",
+        "logs",
+        "documents",
+        "signatures",
+        "samplers",
+        "numbers",
+        "tiles",
+        "verified",
+        "results",
+    ],
 )
 def test_the_rust_core_answers_every_case_of_what_it_checks(name: str) -> None:
     cases = json.loads((ROOT / "tests" / "vectors" / f"{name}.json").read_text())["cases"]

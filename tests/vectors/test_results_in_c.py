@@ -133,6 +133,19 @@ def test_a_message_that_is_not_in_its_tile_is_missing(library: CLibrary) -> None
     assert answered.find(answered.logged()) == 0
 
 
+def test_an_answer_that_the_board_does_not_give_is_a_lie(library: CLibrary) -> None:
+    answered = LoggedRound(library)
+    answered.gateway.end()
+    users = len(answered.gateway.board) // answered.gateway.geometry.plain_bytes
+    honest = answered.gateway.outcome_of(users)["estimate"]
+    answered.gateway.end(estimate=honest)
+    assert answered.find(answered.logged()) == 1
+    other = (*honest.values[:-1], honest.values[-1] + 1e-3)
+    answered.gateway.end(estimate=msgspec.structs.replace(honest, values=other))
+    with pytest.raises(CodedError, match="FalseResultError"):
+        answered.find(answered.logged())
+
+
 def test_tiles_that_are_not_the_boards_are_a_lie(library: CLibrary) -> None:
     answered = LoggedRound(library)
     answered.gateway.end(tiles_root="ab" * 32)

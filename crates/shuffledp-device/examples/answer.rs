@@ -19,6 +19,7 @@ use shuffledp_device::mechanisms::Mechanism;
 use shuffledp_device::mixing::{MixTerms, claim_messages};
 use shuffledp_device::policy::Policy;
 use shuffledp_device::randomness::Integers;
+use shuffledp_device::results::{Submitted, check_board, check_result};
 use shuffledp_device::rounds::{Party, Roster, Terms, verify_round};
 use shuffledp_device::schema::{from_hex, to_hex};
 use shuffledp_device::sealing::{Ephemeral, seal, seal_envelope};
@@ -128,6 +129,7 @@ fn answer(case: &Value) -> Outcome<String> {
         }
         "envelope" => envelope(input),
         "tile" => tile(input),
+        "result" => result(input),
         "element" => {
             let element = Element::decode(&bytes("element"))?;
             let multiple = |scalar: &Vec<u8>| Ok(to_hex(&element.multiply(&decode_scalar(scalar)?)?));
@@ -164,6 +166,24 @@ fn round(input: &Value) -> Outcome<String> {
         quote(&checked.certificate_digest),
         written(&checked.geometry),
     ))
+}
+
+fn result(input: &Value) -> Outcome<String> {
+    let roster = Roster::verify(input.text_at("roster"), input.text_at("root_key"))?;
+    let (kept, board) = (input.at("submission"), from_hex(input.text_at("board")).expect("bytes are hex"));
+    let messages = all_bytes(kept.get("messages"));
+    let submitted = Submitted {
+        round_id: kept.text_at("round_id"),
+        certificate_digest: kept.text_at("certificate_digest"),
+        layout: geometry_of(kept.at("geometry")).layout(),
+    };
+    let mine: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+    let signed = Frame::parse(input.text_at("result"))?;
+    let checked = check_result(&submitted, &roster, &signed)?;
+    check_board(&checked, &board, &mine)?;
+    let epsilon = checked.certificate.at("epsilon").at("certified").number();
+    let epsilon = epsilon.map_or_else(|| "null".into(), |epsilon| format!("{epsilon:e}"));
+    Ok(format!("\"accepted\": {}, \"epsilon\": {epsilon}", checked.result.whole_at("accepted")))
 }
 
 fn tile(input: &Value) -> Outcome<String> {
@@ -213,16 +233,7 @@ fn envelope(input: &Value) -> Outcome<String> {
     let Some(Value::List(messages)) = input.get("messages") else {
         return refuse(Code::Unsupported, "devices open no envelopes");
     };
-    let shape = input.get("geometry").expect("a case has a geometry");
-    let part = |name: &str| shape.get(name).and_then(Value::whole).unwrap_or_default() as u64;
-    let geometry = Geometry {
-        suite: suite_named(shape.get("suite").and_then(Value::text).expect("a geometry has a suite"))?,
-        hops: part("hops"),
-        messages_per_user: part("messages_per_user"),
-        symbol_bytes: part("symbol_bytes"),
-        dummies_per_node: part("dummies_per_node"),
-        mix: Mix::of(shape.get("mix")),
-    };
+    let geometry = geometry_of(input.at("geometry"));
     let keys = all_bytes(input.get("public_keys"));
     let mut ephemerals = all_bytes(input.get("ephemerals")).into_iter();
     let round_id = input.get("round_id").and_then(Value::text).expect("a case has a round");
@@ -230,6 +241,19 @@ fn envelope(input: &Value) -> Outcome<String> {
     let next = || Ok(ephemeral(&ephemerals.next().expect("enough ephemeral keys"), None));
     let sealed = seal_envelope(&geometry, round_id, &keys, plain, next)?;
     Ok(format!("\"envelope\": \"{}\"", to_hex(&sealed)))
+}
+
+/// A geometry as cases have it.
+fn geometry_of(shape: &Value) -> Geometry {
+    let part = |name: &str| shape.whole_at(name) as u64;
+    Geometry {
+        suite: suite_named(shape.text_at("suite")).expect("a geometry has a suite"),
+        hops: part("hops"),
+        messages_per_user: part("messages_per_user"),
+        symbol_bytes: part("symbol_bytes"),
+        dummies_per_node: part("dummies_per_node"),
+        mix: Mix::of(shape.get("mix")),
+    }
 }
 
 fn written(geometry: &Geometry) -> String {

@@ -83,6 +83,25 @@ impl Layout {
         mine.iter().filter(|message| by_tag.get(self.tag(message)) == Some(&(1, self.symbol(message)))).count()
     }
 
+    /// The symbols of the messages that count on a board, and how many do not.
+    pub fn count(&self, board: &[u8], alphabet: u64) -> Counted {
+        let mut rows: Vec<&[u8]> = board.chunks_exact(self.width).collect();
+        rows.sort_unstable_by_key(|row| self.tag(row));
+        let mut counted = Counted { symbols: Vec::with_capacity(rows.len()), outside: 0, repeated: 0 };
+        for run in rows.chunk_by(|row, next| self.tag(row) == self.tag(next)) {
+            for symbol in run.iter().map(|row| self.symbol(row)) {
+                if symbol >= alphabet {
+                    counted.outside += 1;
+                } else if run.len() > 1 {
+                    counted.repeated += 1;
+                } else {
+                    counted.symbols.push(symbol);
+                }
+            }
+        }
+        counted
+    }
+
     /// The root of the tree over all tiles of a board.
     pub fn tiles_root(&self, board: &[u8]) -> Hash {
         let mut rows: Vec<&[u8]> = board.chunks_exact(self.width).collect();
@@ -136,6 +155,15 @@ impl Layout {
         }
         Ok(intact)
     }
+}
+
+/// What a board has: the symbols that count, and how many messages do not.
+pub struct Counted {
+    pub symbols: Vec<u64>,
+    /// Messages with a symbol outside the alphabet.
+    pub outside: u64,
+    /// Other messages whose tag occurs more than once.
+    pub repeated: u64,
 }
 
 /// What a signed result states about the tiles of its board.

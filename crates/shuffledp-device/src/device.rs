@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::TAG_BYTES;
-use crate::board::{Layout, MOST_TILES, StatedTiles};
+use crate::board::{Layout, MOST_TILES};
 use crate::claims::{check_receipt, make_claim};
 use crate::documents::{Frame, frame, quote};
 use crate::errors::{Code, Outcome, malformed, refuse};
@@ -18,8 +18,9 @@ use crate::log::{Entry, check_result_logged, read_remembered};
 use crate::mixing::{MixTerms, claim_messages};
 use crate::policy::Policy;
 use crate::randomness::{Integers, system_random};
+use crate::results::{CheckedResult, Submitted, check_result};
 use crate::rounds::{CheckedRound, Roster, Terms, verify_round};
-use crate::schema::{Check, from_hex, list, object, or_null, text, to_hex, whole};
+use crate::schema::{Check, list, object, or_null, text, to_hex, whole};
 use crate::sealing::{Ephemeral, seal, seal_envelope};
 use crate::wording::symbol_names;
 
@@ -178,6 +179,7 @@ pub fn answer(request: &Request, key: &[u8; 32], value: u64, response: Option<u6
         entry: checked.entry.name.clone(),
         credential: claim.signer,
         envelope_digest: to_hex(&Sha256::digest(&envelope)),
+        certificate_digest: checked.certificate_digest.clone(),
         manifest_digest: checked.manifest_digest.clone(),
         log: checked.log.as_ref().map(|log| log.text.clone()),
         message_bytes: checked.geometry.plain_bytes(),
@@ -258,7 +260,8 @@ struct Facts {
     envelope_digest: String,
     /// The public log as it was shown with the round.
     log: Option<String>,
-    /// Of the manifest that was shown to this device.
+    /// Of the certificate and the manifest that were shown to this device.
+    certificate_digest: String,
     manifest_digest: String,
     message_bytes: u64,
     /// A uniform number below `MOST_TILES`, which names the tile to fetch after the round.
@@ -269,12 +272,13 @@ impl Facts {
     fn to_text(&self) -> String {
         format!(
             "{{\"population\":{},\"round_id\":{},\"entry\":{},\"credential\":{},\"envelope_digest\":{},\
-             \"manifest_digest\":{},\"log\":{},\"message_bytes\":{},\"draw\":{}}}",
+             \"certificate_digest\":{},\"manifest_digest\":{},\"log\":{},\"message_bytes\":{},\"draw\":{}}}",
             quote(&self.population),
             quote(&self.round_id),
             quote(&self.entry),
             quote(&self.credential),
             quote(&self.envelope_digest),
+            quote(&self.certificate_digest),
             quote(&self.manifest_digest),
             self.log.as_deref().map_or_else(|| "null".into(), quote),
             self.message_bytes,
@@ -296,11 +300,13 @@ impl Facts {
                 ("entry", &text),
                 ("credential", &text),
                 ("envelope_digest", &text),
+                ("certificate_digest", &text),
                 ("manifest_digest", &text),
                 ("log", &|value| or_null(value, &text)),
                 ("message_bytes", &whole),
+                ("draw", &whole),
             ],
-            &[("draw", &whole)],
+            &[],
         )?;
         Ok((value, messages))
     }
@@ -316,12 +322,12 @@ pub fn check_answer_receipt(roster: &str, root_key: &str, record: &[u8], receipt
     check_receipt(&receipt, &entry, facts.text_at("round_id"), facts.text_at("credential"), digest)
 }
 
-/// What a sender kept, with the signed result of its round.
+/// What a sender kept, with the verified result of its round.
 struct Settled<'a> {
     facts: Value,
     messages: Vec<&'a [u8]>,
     layout: Layout,
-    result: Value,
+    checked: CheckedResult,
 }
 
 impl<'a> Settled<'a> {
@@ -329,15 +335,15 @@ impl<'a> Settled<'a> {
     fn check(roster: &str, root_key: &str, record: &'a [u8], result: &str) -> Outcome<Self> {
         let roster = Roster::verify(roster, root_key)?;
         let (facts, messages) = Facts::split(record)?;
+        let size = usize::try_from(facts.whole_at("message_bytes")).ok();
+        let Some(layout) = size.and_then(Layout::of_length) else { return malformed("messages of another length") };
         let body = parse(result)?;
         let discards: Check = &|value| list(value, &frame);
         object(&body, &[("result", &frame)], &[("discards", discards), ("log", &text)])?;
         let signed = Frame::of(body.at("result"));
-        let result = roster.only("analyst")?.verify(&signed, "result")?;
         let round_id = facts.text_at("round_id");
-        if result.text_at("round_id") != round_id || result.text_at("deployment") != roster.deployment() {
-            return refuse(Code::ForeignDocument, "the result is of another round");
-        }
+        let submitted = Submitted { round_id, certificate_digest: facts.text_at("certificate_digest"), layout };
+        let checked = check_result(&submitted, &roster, &signed)?;
         if roster.log().is_some() {
             let Some(proof) = body.at("log").text() else {
                 let reason = "the result comes without a proof that it is in the public log; ask again";
@@ -348,7 +354,7 @@ impl<'a> Settled<'a> {
             let remembered = facts.at("log").text().map(|text| read_remembered(text, &roster)).transpose()?.flatten();
             check_result_logged(proof, &roster, &entry, remembered.as_ref())?;
         }
-        match result.at("manifest_digest").text() {
+        match checked.result.at("manifest_digest").text() {
             Some(named) if named != facts.text_at("manifest_digest") => {
                 let reason = "the result is of another manifest than the one shown here; keep both";
                 return refuse(Code::FalseResult, reason);
@@ -356,54 +362,29 @@ impl<'a> Settled<'a> {
             None if roster.log().is_some() => return malformed("the result does not name its manifest"),
             _ => {}
         }
-        let size = usize::try_from(facts.whole_at("message_bytes")).ok();
-        let Some(layout) = size.and_then(Layout::of_length) else { return malformed("messages of another length") };
         let messages = messages.chunks_exact(layout.width).collect();
-        Ok(Self { facts, messages, layout, result })
-    }
-
-    /// What the result states about tiles.
-    fn tiles(&self) -> Outcome<StatedTiles> {
-        let Ok(messages) = u64::try_from(self.result.whole_at("messages")) else {
-            return malformed("the result has an impossible number of messages");
-        };
-        let root = self.result.at("tiles_root").text().and_then(from_hex).and_then(|root| root.try_into().ok());
-        Ok(StatedTiles { messages, root })
+        Ok(Self { facts, messages, layout, checked })
     }
 
     /// The tile that this record's draw names.
     fn drawn_tile(&self) -> Outcome<u64> {
-        let Some(draw) = self.facts.get("draw").and_then(Value::whole).and_then(|draw| u64::try_from(draw).ok()) else {
-            return refuse(Code::Usage, "the record has no draw of a tile: check with the whole board");
-        };
-        Ok(draw % (1 << self.layout.tile_bits(self.tiles()?.messages)))
+        let draw = self.facts.whole_at("draw") as u64;
+        Ok(draw % (1 << self.layout.tile_bits(self.checked.tiles()?.messages)))
     }
 }
 
-/// How many of the sender's messages are on a board, once and unchanged; the analyst's signed result
-/// names the board.
+/// How many of the sender's messages are on the board of a result, once and unchanged.
 ///
 /// `result` is the gateway's answer: the signed result, and the proof that it is in the public log.
 ///
-/// It checks that board and tiles are the result's and that the messages are on it, not the answer
-/// that the analyst computed from it.
+/// If all are there it also checks that answer and tiles are what the board gives.
 pub fn find_messages(roster: &str, root_key: &str, record: &[u8], result: &str, board: &[u8]) -> Outcome<u64> {
     let settled = Settled::check(roster, root_key, record, result)?;
-    let (layout, stated) = (settled.layout, settled.tiles()?);
-    if settled.result.at("board_digest").text() != Some(to_hex(&Sha256::digest(board)).as_str()) {
-        return refuse(Code::BadBatch, "the board is not the one that the result names; fetch it again");
+    let intact = settled.checked.count_on_board(board, &settled.messages)?;
+    if intact == settled.messages.len() {
+        settled.checked.check_answer(board)?;
     }
-    if stated.messages.checked_mul(layout.width as u64) != Some(board.len() as u64) {
-        return refuse(Code::BadBatch, "the board has another length than the result states");
-    }
-    if stated.root.is_some_and(|root| root != layout.tiles_root(board)) {
-        return refuse(
-            Code::FalseResult,
-            "the signed tiles are not those of the board; keep the result: it is evidence",
-        );
-    }
-    let rows: Vec<&[u8]> = board.chunks_exact(layout.width).collect();
-    Ok(layout.count_intact(&rows, &settled.messages) as u64)
+    Ok(intact as u64)
 }
 
 /// The tile to fetch instead of the board; it was drawn at random with the answer, so that the request
@@ -417,6 +398,6 @@ pub fn sample_tile(roster: &str, root_key: &str, record: &[u8], result: &str) ->
 pub fn find_in_tile(roster: &str, root_key: &str, record: &[u8], result: &str, tile: &[u8]) -> Outcome<u64> {
     let settled = Settled::check(roster, root_key, record, result)?;
     let index = settled.drawn_tile()?;
-    let count = settled.layout.check_tile(&settled.tiles()?, index, tile, &settled.messages)?;
+    let count = settled.layout.check_tile(&settled.checked.tiles()?, index, tile, &settled.messages)?;
     Ok(count as u64)
 }

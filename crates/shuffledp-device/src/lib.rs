@@ -1,11 +1,13 @@
 //! What a device of shuffledp has to do to take part in a round, for phones and other languages.
 //!
 //! Strict JSON and Ed25519, signed documents, the checks of a whole round and of the public log, exact
-//! sampling, layers and envelopes of all suites, verified mixing, claims, receipts and tiles; `device` puts them together.
+//! sampling, layers and envelopes of all suites, verified mixing, claims, receipts and
+//! results with their boards; `device` puts them together.
 //! Names of errors are those of the Python code; docs/reference/vectors.md says what all
 //! implementations agree on, and docs/reference/devices.md what this one does not check.
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod board;
 pub mod bounds;
 pub mod claims;
@@ -21,6 +23,7 @@ pub mod mixing;
 pub mod policy;
 pub mod randomness;
 pub mod ratio;
+pub mod results;
 pub mod rounds;
 pub mod schema;
 pub mod sealing;

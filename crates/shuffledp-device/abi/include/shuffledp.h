@@ -59,8 +59,8 @@ shuffledp_result *shuffledp_check_receipt(
 /* Finds the messages of a record on the board of a result. result: the gateway's answer as it came,
  * with the proof of the public log, which is required where the roster names witnesses. Part 0: how
  * many are there once and unchanged, decimal; fewer than were sent means that a node cheated, and
- * record and receipt are the evidence. The tiles that the result names must be the board's. The
- * answer itself is not computed again: `shuffledp verify` does. */
+ * record and receipt are the evidence. If all are there, the answer is computed again: answer, errors,
+ * intervals and tiles of the result must be those of the board (FalseResultError). */
 shuffledp_result *shuffledp_find_messages(
     const uint8_t *roster, size_t roster_length,
     const uint8_t *root_key, size_t root_key_length,

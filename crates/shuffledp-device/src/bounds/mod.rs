@@ -7,8 +7,8 @@ mod attained;
 mod blankets;
 mod local;
 mod losses;
-mod noise;
-mod windows;
+pub(crate) mod noise;
+pub(crate) mod windows;
 
 pub use attained::attained_delta;
 pub use local::local_epsilon;
