@@ -1,5 +1,5 @@
 #!/bin/sh
-# Looks up known vulnerabilities of what uv.lock and accel/Cargo.lock name: deploy/advisories.sh
+# Looks up known vulnerabilities of what uv.lock and the two Cargo.lock name: deploy/advisories.sh
 #
 # Status 0: everything was checked and nothing found. 1: an advisory was found. 3: something was not checked, because
 # there is no database of advisories here (no network) or no tool; an advisory found elsewhere still gives 1.
@@ -33,8 +33,11 @@ timeout 300 "$UV" tool run --quiet pip-audit --strict --disable-pip --require-ha
 report pip-audit $?
 
 if command -v cargo-audit >/dev/null; then
-    (cd accel && timeout 300 cargo audit) >"$work/cargo-audit" 2>&1
-    report cargo-audit $?
+    status=0
+    for folder in accel crates/shuffledp-device; do
+        (cd "$folder" && timeout 300 cargo audit) >>"$work/cargo-audit" 2>&1 || status=$?
+    done
+    report cargo-audit $status
 else
     echo "advisories: cargo-audit: NOT CHECKED, it is not installed (cargo install cargo-audit)"
     unchecked=1

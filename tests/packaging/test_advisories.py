@@ -46,3 +46,19 @@ def test_nothing_is_called_clean_that_was_not_checked(
     assert done.returncode == status, done.stdout + done.stderr
     for words in said:
         assert words in done.stdout
+
+
+def test_the_crates_of_the_device_are_looked_up_too(tmp_path: Path) -> None:
+    write_tool(tmp_path / "uv", CLEAN)
+    write_tool(tmp_path / "cargo-audit", CLEAN)
+    cargo = tmp_path / "cargo"
+    cargo.write_text(
+        '#!/bin/sh\ncase "$PWD" in */shuffledp-device) echo RUSTSEC-2026-0001; exit 1 ;; esac\n'
+    )
+    cargo.chmod(0o755)
+    environment = {**os.environ, "UV": str(tmp_path / "uv"), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["/bin/sh", SCRIPT], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "RUSTSEC-2026-0001" in done.stdout
