@@ -208,7 +208,7 @@ async def test_operator_viewer_analyst_and_clients_may_read_the_budget_and_nodes
 
 
 WRONG_PLANS: list[tuple[dict[str, Any], str]] = [
-    ({"mechanism": "laplace"}, "unknown mechanism 'laplace'; choose one of dummy-histogram"),
+    ({"mechanism": "laplace"}, "unknown mechanism 'laplace'; choose one of bloom-rappor"),
     ({"size": 1}, "size must be from 2"),
     ({"size": MAX_DOMAIN}, "size must be"),
     ({"mechanism": "geo-shuffle", "size": 0}, "size must be from 1"),

@@ -274,7 +274,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "conditions as text": (f'where = "f = a"\n{NAMES}', "where must be a table"),
     "conditions as a list": (f'where = ["a"]\n{NAMES}', "where must be a table"),
     "a condition on an unknown field": (f'{NAMES}[where]\ng = ["a"]', "no field 'g'"),
-    "a condition with an unknown name": (f'{NAMES}[where]\nf = ["c"]', "'c'.*choose among a, b"),
+    "a condition with an unknown name": (f'{NAMES}[where]\nf = ["c"]', "'c'.*choose from a, b"),
     "a condition without names": (f"{NAMES}[where]\nf = []", "would count no one"),
     "a condition with a name twice": (f'{NAMES}[where]\nf = ["a", "a"]', "a name twice"),
     "a condition that is a number": (f"{NAMES}[where]\nf = 5", "list of names or a range"),

@@ -494,8 +494,8 @@ def test_what_is_no_folder_of_a_round_is_refused_with_what_to_name(
     ("change", "says"),
     [
         ({"values": (1e300,) * 4}, "a number that no round can have"),
-        ({"values": (1.0,) * 400}, "does not have the 4 values"),
-        ({"lows": ()}, "does not have the 4 values"),
+        ({"values": (1.0,) * 400}, "must have 4 values for"),
+        ({"lows": ()}, "must have 4 values for"),
     ],
 )
 def test_an_analyst_who_signs_nonsense_gets_no_page(

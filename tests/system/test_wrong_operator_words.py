@@ -36,7 +36,7 @@ NO_ROUND = "is not a round's folder; name one that"
 NO_TOML = "Expected '=' after a key"
 
 WRONG: list[tuple[str, str]] = [
-    ("round {keys} --mechanism laplace", "'laplace' is not one of dummy-histogram"),
+    ("round {keys} --mechanism laplace", "'laplace' is not one of bloom-rappor"),
     ("round {keys} --max-value 0", "not in the range x>=1"),
     ("round {keys} --max-value x", "is not a valid int"),
     ("round {keys} --min-reports 6", "min_reports must be from 1 to max_reports, not 6"),
