@@ -130,8 +130,7 @@ class HopInput:
             or not 1 <= arguments[0] <= len(self.headers)
         ):
             raise StudentFault(
-                f"proved takes the number of a header, from 1 to {len(self.headers)}, "
-                "and a sum"
+                f"proved takes the number of a header, from 1 to {len(self.headers)}, and a sum"
             )
         try:
             verify_sum(self.terms, self.headers[arguments[0] - 1], _element(arguments[1], "a sum"))
