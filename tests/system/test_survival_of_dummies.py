@@ -1,6 +1,8 @@
 """A node's dummies survive kill -9: it mixes again with the same ones."""
 
 import asyncio
+import os
+import signal
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -23,16 +25,23 @@ from shuffledp_ops.rounds.running import control_of, open_round, read_result
 from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.fleet import Fleet
 
-LAST = "node-3"
-"""Its dummies go out as plain messages, so that they can be compared with the board."""
+BEFORE, LAST, ANALYST = "node-2", "node-3", "analyst"
+"""The last node's dummies go out as plain messages, so that they can be compared with the board."""
 
 MESSAGES = 200
-"""Messages of a user: mixing takes long enough to kill a node in it."""
+"""Messages of a user."""
+
+PATIENT = True
+"""Parties are halted, and a node is killed and started again within a round."""
 
 
 def find_dummies(folder: Path) -> list[Path]:
     """Files of dummies below this state folder."""
     return list(folder.rglob("dummies"))
+
+
+def send_signal(system: LocalSystem, name: str, number: signal.Signals) -> None:
+    os.kill(system.processes[name].pid, number)
 
 
 async def until_written(folder: Path) -> Path:
@@ -56,10 +65,16 @@ async def test_a_node_killed_after_it_drew_its_dummies_adds_the_same_ones(
     async with control_of(system.deployment) as control:
         opened = await open_round(control, plan)
     fleet = Fleet(system, opened.round_id, small_values(), pool, quiet(), {})
-    waiting = asyncio.create_task(until_written(system.folder / "state" / LAST))
+    # A node's file is there until it has passed its batch on. So the last node is halted until the
+    # one before it has drawn its own dummies, and then the analyst, to whom the last node sends.
+    send_signal(system, LAST, signal.SIGSTOP)
     await fleet.submit()
-    file = await waiting
+    await until_written(system.folder / "state" / BEFORE)
+    send_signal(system, ANALYST, signal.SIGSTOP)
+    send_signal(system, LAST, signal.SIGCONT)
+    file = await until_written(system.folder / "state" / LAST)
     system.processes[LAST].kill()
+    send_signal(system, ANALYST, signal.SIGCONT)
     written = file.read_bytes()
     await restart(system, LAST)
 
