@@ -164,7 +164,7 @@ class FilterDecoder:
         return np.asarray(self.variances.max(axis=1) * (1 + ROUNDING))
 
     def decode(self, counts: Counts, users: Fraction) -> Estimate:
-        """The histogram, unbiased for every dataset.
+        """Estimate the histogram, without bias for any dataset.
 
         The standard error is that of the estimated histogram. The intervals hold for every
         dataset, by Bernstein's inequality with the worst variance.

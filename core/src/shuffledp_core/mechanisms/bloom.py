@@ -44,7 +44,7 @@ MOST_REPORTS = 2**30
 
 
 class BloomRappor(HistogramSpec, frozen=True, kw_only=True, tag="bloom-rappor"):
-    """A Bloom filter of the user's symbol in a random cohort, each bit flipped sometimes.
+    """The Bloom filter of the user's symbol in a random cohort, with randomly flipped bits.
 
     Source: Erlingsson, Pihur and Korolova 2014, one-time RAPPOR.
 
@@ -77,31 +77,31 @@ class BloomRappor(HistogramSpec, frozen=True, kw_only=True, tag="bloom-rappor"):
 
     @property
     def alphabet(self) -> int:
-        """Every filter of every cohort."""
+        """Number of symbols: one for every report, a cohort and b bits."""
         return self.cohorts << self.bits
 
     @property
     def messages_per_user(self) -> int:
-        """One report a user."""
+        """Number of messages of each user: one report."""
         return 1
 
     @property
     def cells(self) -> int:
-        """Of each cohort, the number of reports, and how many have each bit."""
+        """Length of the counts: for each cohort its number of reports, and of ones in each bit."""
         return self.cohorts * (1 + self.bits)
 
     @property
     def flip(self) -> Fraction:
-        """Probability that a bit is not that of the filter."""
+        """Probability f/2 that a bit of a report differs from the filter's."""
         return self.fake / 2
 
     @property
     def shape(self) -> FilterShape:
-        """The filters of all symbols."""
+        """Sizes that determine the filters of all symbols."""
         return FilterShape(self.symbols, self.bits, self.hashes, self.cohorts)
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """The cohort, and then the bits of its filter of the value, each flipped sometimes."""
+        """Draw a cohort, and flip each bit of the value's filter with probability f/2."""
         cohort = integers.below(self.cohorts)
         flips = sum(bernoulli(self.flip, integers) << bit for bit in range(self.bits))
         return cohort << self.bits | self.shape.mask(cohort, value) ^ flips
@@ -121,7 +121,7 @@ class BloomRappor(HistogramSpec, frozen=True, kw_only=True, tag="bloom-rappor"):
         return [answer]
 
     def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of each cohort, the number of reports, and how many have each bit."""
+        """For each cohort its number of reports, and of ones in each bit; shape (cells,)."""
         import numpy as np
 
         cohorts = symbols >> self.bits
@@ -132,7 +132,7 @@ class BloomRappor(HistogramSpec, frozen=True, kw_only=True, tag="bloom-rappor"):
         return np.stack(columns, axis=1).reshape(-1).astype(np.int64)
 
     def messages_of(self, counts: Counts) -> int:
-        """The reports of all cohorts."""
+        """Number of reports in all cohorts."""
         return int(sum(int(count) for count in counts[:: 1 + self.bits]))
 
     def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -146,9 +146,9 @@ class BloomRappor(HistogramSpec, frozen=True, kw_only=True, tag="bloom-rappor"):
         return 2 * self.hashes * log_odds(self.fake)
 
     def witness(self, honest: int, distance: int) -> Witness | None:  # noqa: ARG002
-        """Reports with a bit that only the first symbol sets, and without one of only the second.
+        """Number of reports with a bit of symbol 0 alone, and without a bit of symbol 1 alone.
 
-        All others hold the second symbol. Cohorts without such bits do not count.
+        All others hold symbol 1. Only cohorts in which both symbols have such a bit count.
         """
         from shuffledp_core.bounds.lower import BitCounts
 

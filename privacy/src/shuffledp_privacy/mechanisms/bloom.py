@@ -62,7 +62,7 @@ _ATTAINED: Final = "attained: all others hold one symbol, cohorts of disjoint fi
 
 
 def local_randomiser(spec: BloomRappor) -> FilterResponse | LocalMatrix:
-    """The two filters that cost most, as the certificate takes them."""
+    """Two filters without a common bit, which cost at least as much as any two of the round."""
     return FilterResponse(spec.hashes, spec.flip) if spec.fake < 1 else _NOTHING
 
 
@@ -83,7 +83,8 @@ def attained_randomiser(spec: BloomRappor) -> LocalMatrix:
 @lru_cache(maxsize=16)
 def _disjoint_share(shape: FilterShape, number: int) -> Fraction:
     """Largest share of cohorts in which `number` symbols set h bits each, all different."""
-    masks = shape.masks[:, :MOST_TRIED]
+    # Of these symbols only: all filters of a round are up to a million hashes.
+    masks = shape._replace(symbols=min(MOST_TRIED, shape.symbols)).masks
     most = 0
     for chosen in combinations(range(masks.shape[1]), number):
         joined = np.bitwise_or.reduce(masks[:, chosen], axis=1)
@@ -94,7 +95,7 @@ def _disjoint_share(shape: FilterShape, number: int) -> Fraction:
 @analyses(BloomRappor)
 @dataclass(frozen=True, slots=True)
 class BloomRapporAnalysis(Analysis):
-    """A Bloom filter of one user with flipped bits as a finite local randomiser."""
+    """Analysis of a Bloom filter with flipped bits as a local randomiser with few outputs."""
 
     spec: BloomRappor
     grows_with_distance = True  # all changes of a value are the same change
