@@ -1,20 +1,24 @@
 """Finds transports that outlive the event loop of the test that opened them.
 
 asyncio reports such a transport when the garbage collector finds it: during any later test, which
-the report then fails in place of the test that opened it. Whether one is left may depend on the
-load of the machine, since a connection is closed only when its loop has run a few more steps.
+the report then fails in place of the test that opened it. A connection that was told to close needs
+a few more steps of its loop, how many depends on its peer and on the load of the machine. The loop
+gets them here, so that what is found is what nobody has closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from asyncio import sslproto
 from collections.abc import Callable, Generator
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
+
+LONGEST_WAIT_SECONDS = 10
 
 
 class OpenTransports:
@@ -37,6 +41,28 @@ class OpenTransports:
             self._opened[transport] = os.environ.get("PYTEST_CURRENT_TEST", "no test")
 
         kind.__init__ = recorded
+
+    def let_end(self, kind: type[asyncio.SelectorEventLoop]) -> None:
+        """Before a loop of this kind is closed, wait until its transports have ended.
+
+        One that nobody has closed is found after LONGEST_WAIT_SECONDS.
+        """
+        close = kind.close
+
+        def after_transports(loop: asyncio.SelectorEventLoop) -> None:
+            end = time.monotonic() + LONGEST_WAIT_SECONDS
+            while self._has_open(loop) and time.monotonic() < end:
+                loop.run_until_complete(asyncio.sleep(0.001))
+            close(loop)
+
+        kind.close = after_transports  # type: ignore[method-assign, assignment]
+
+    def _has_open(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether this loop can still run and has open transports."""
+        return not (loop.is_closed() or loop.is_running()) and any(
+            getattr(transport, "_loop", None) is loop and _is_open(transport)
+            for transport in list(self._opened)
+        )
 
     def take_left(self) -> list[str]:
         """Close what closed loops have left open; each with the test that opened it."""
@@ -82,4 +108,5 @@ def watch_transports() -> OpenTransports:
     found = OpenTransports()
     found.watch(asyncio.BaseTransport)
     found.watch(sslproto._SSLProtocolTransport)  # it does not call BaseTransport's
+    found.let_end(asyncio.SelectorEventLoop)
     return found
