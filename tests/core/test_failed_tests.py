@@ -28,6 +28,10 @@ import gc
 import os
 import socket
 
+import open_transports
+
+open_transports.LONGEST_WAIT_SECONDS = 0.1
+
 class Kept(asyncio.Protocol):
     def connection_made(self, transport):
         self.transport = transport
@@ -35,12 +39,16 @@ class Kept(asyncio.Protocol):
 async def leave_a_socket():
     ends = socket.socketpair()
     await asyncio.get_running_loop().create_connection(Kept, sock=ends[0])
-    ends[1].close()
+    ends[1].detach()  # the peer stays open
 
 async def leave_a_pipe():
     read, write = os.pipe()
     await asyncio.get_running_loop().connect_read_pipe(Kept, os.fdopen(read))
-    os.close(write)
+
+async def leave_what_its_peer_closes():
+    ends = socket.socketpair()
+    await asyncio.get_running_loop().create_connection(Kept, sock=ends[0])
+    ends[1].close()
 
 def run(leave):
     loop = asyncio.new_event_loop()
@@ -52,6 +60,10 @@ def test_that_leaves_a_socket():
 
 def test_that_leaves_a_pipe():
     run(leave_a_pipe)
+
+def test_whose_transport_ends_in_a_step_of_its_loop():
+    open_transports.LONGEST_WAIT_SECONDS = 60
+    run(leave_what_its_peer_closes)
 
 def test_beside_them():
     gc.collect()
@@ -78,7 +90,7 @@ def test_what_a_failed_test_leaves_open_fails_no_other_test(tmp_path: Path) -> N
 
 def test_a_transport_that_outlives_its_loop_fails_the_test_that_opened_it(tmp_path: Path) -> None:
     output = run_tests(tmp_path, LEFT_OPEN)
-    assert "3 passed, 2 errors" in output, output
+    assert "4 passed, 2 errors" in output, output
     for name in ("socket", "pipe"):
         assert f"ERROR test_them.py::test_that_leaves_a_{name} - Failed" in output, output
         assert f"opened in test_them.py::test_that_leaves_a_{name} (call)" in output, output
