@@ -119,6 +119,25 @@ def test_no_dataset_of_dummies_exceeds_the_certificate_and_the_attained_one_is_r
             assert bounds.attained > 0
 
 
+@pytest.mark.parametrize("symbols", [2, 3])
+@pytest.mark.parametrize("exponent", [6, 9, 12, 15])
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99, 0.999, 1 - 1e-6, 1 - 1e-9])
+def test_a_rare_blanket_does_not_round_the_certificate_below_the_truth(
+    symbols: int, exponent: int, share: float
+) -> None:
+    """Near ε_L only messages of one symbol count, and e^ε times the others' number is huge."""
+    spec = DummyHistogram(
+        symbols=symbols, slots=4, fill=Fraction(1, 2), blanket=Fraction(1, 10**exponent)
+    )
+    setting = Setting(1, 1)
+    epsilon = share * corrupted_bounds(spec, setting, 0.0).epsilon
+    truth = divergence(board_of_dummies(spec, (0,)), board_of_dummies(spec, (1,)), epsilon)
+    bounds = delta_bounds(spec, setting, epsilon)
+    assert bounds.attained <= truth <= bounds.certified
+    if symbols == 2:  # the counts of a and b are the whole view
+        assert bounds.certified <= truth * (1 + 1e-6) + 1e-9
+
+
 @pytest.mark.parametrize(("symbols", "mean"), [(2, 3), (3, 2), (4, 1)])
 @pytest.mark.parametrize("spare", [0, 1, 100])
 @pytest.mark.parametrize("blanket", [Fraction(1, 50), Fraction(1, 3)])

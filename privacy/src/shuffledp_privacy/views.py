@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.central import gaussian_delta
+from shuffledp_privacy.numerics.chords import falling_chord
 from shuffledp_privacy.numerics.rounding import UNIT, down, up
 from shuffledp_privacy.numerics.search import bisect
 from shuffledp_privacy.numerics.special import normal_quantile
@@ -238,7 +239,7 @@ def _join(parts: Floats, costs: Floats, rest: DeltaCurve, epsilons: Floats) -> F
     left = (epsilons[:, None] - parts) - 32 * UNIT * (epsilons[:, None] + np.abs(parts))
     sizes = np.abs(left)
     # Read a little to the left, where the curve is no lower.
-    upper = up(np.interp(down(np.expm1(sizes), MARGIN), rest.excess, rest.deltas), MARGIN)
+    upper = falling_chord(down(np.expm1(sizes), MARGIN), rest.excess, rest.deltas)
     upper = np.minimum(upper, 1.0)
     upper = np.where(left < 0, reflect_curve(upper, sizes), upper)
     sums = up(costs + up(np.exp(parts), MARGIN) * upper, MARGIN)

@@ -130,13 +130,13 @@ class BlanketedCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    """Numbers u of a and t - u of b among t messages of either, and their probabilities.
+    """Numbers v of b and t - v of a among t messages of either, and their probabilities.
 
     Attributes:
         totals: t = 1, 2, ..., shape (rows,).
         weights: (2/t) P(M = t - 1), M the number of other messages of a or b; shape (rows,).
         absent_ratio: P(M = t) over the weight, shape (rows,).
-        first: smallest u of each row, shape (rows,).
+        first: smallest v of each row, shape (rows,).
         halves: P(Bin(t, 1/2) = first + i), shape (rows, columns).
     """
 
@@ -147,7 +147,10 @@ class _Table:
     halves: NDArray[np.float64]
 
     def excess(self, beside: NDArray[np.float64], share: float, epsilon: float) -> float:
-        """Σ over t and u of (share (u - e^ε (t - u)) - (e^ε - 1) beside_t)_+, weighted.
+        """Σ over t and v of (share (t - v - e^ε v) - (e^ε - 1) beside_t)_+, weighted.
+
+        No part of a term above 0 exceeds share t, whatever ε is, and the weighted sum of t is at
+        most 2: rounding changes the result by a few 1e-15, besides what the probabilities err.
 
         Args:
             beside: shape (rows,).
@@ -157,13 +160,9 @@ class _Table:
         import numpy as np
 
         growth = math.exp(epsilon)
-        # As u rises by 1 the term rises by share (1 + e^ε); it starts at `start`.
-        start = (
-            share * (self.first - growth * (self.totals - self.first))
-            - math.expm1(epsilon) * beside
-        )
-        columns = np.arange(self.halves.shape[1]) * (share * (1 + growth))
-        terms = np.maximum(start[:, np.newaxis] + columns, 0.0)
+        numbers = self.first[:, np.newaxis] + np.arange(self.halves.shape[1])
+        highest = share * self.totals - math.expm1(epsilon) * beside
+        terms = np.maximum(highest[:, np.newaxis] - share * (1 + growth) * numbers, 0.0)
         return float(np.einsum("ij,ij,i->", terms, self.halves, self.weights))
 
 
