@@ -2,8 +2,8 @@
 
 asyncio reports such a transport when the garbage collector finds it: during any later test, which
 the report then fails in place of the test that opened it. A connection that was told to close needs
-a few more steps of its loop, how many depends on its peer and on the load of the machine. The loop
-gets them here, so that what is found is what nobody has closed.
+a few more steps of its loop; how many depends on its peer and on the load of the machine. The loop
+gets them here, so that only transports that neither side has closed are reported.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class OpenTransports:
     def let_end(self, kind: type[asyncio.SelectorEventLoop]) -> None:
         """Before a loop of this kind is closed, wait until its transports have ended.
 
-        One that nobody has closed is found after LONGEST_WAIT_SECONDS.
+        One that neither side has closed is reported after LONGEST_WAIT_SECONDS.
         """
         close = kind.close
 

@@ -138,9 +138,8 @@ async def test_a_corrupt_node_says_so_in_its_key_and_in_its_status(world: World)
 async def test_a_node_that_is_not_corrupt_writes_no_link_anywhere(world: World) -> None:
     round_, _ = await mixed(world, "node-2")
     assert sorted(logs_of(world, round_)) == [2]
-    for (
-        name
-    ) in world.names:  # a corrupt node keeps in its state what every node keeps there, and no more
+    # A corrupt node keeps in its state what every node keeps there, and no more.
+    for name in world.names:
         state = world.folder / "state" / name
         folder = f"rounds/{round_.round_id}"
         # A node says that it is done, and then erases what it has passed on.

@@ -77,7 +77,7 @@ class BloomRappor(HistogramSpec, frozen=True, kw_only=True, tag="bloom-rappor"):
 
     @property
     def alphabet(self) -> int:
-        """Number of symbols: one for every report, a cohort and b bits."""
+        """Number of different reports: a cohort, and any pattern of b bits."""
         return self.cohorts << self.bits
 
     @property
