@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, LogProofError, UnreachableError
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 from shuffledp_core.transparency.entries import LedgerLogEntry, log_keys_of
 from shuffledp_core.transparency.logged import check_ended
 from shuffledp_core.transparency.notes import (

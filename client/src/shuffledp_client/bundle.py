@@ -20,8 +20,8 @@ from shuffledp_core.documents.models import Roster
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
 from shuffledp_core.errors import ConfigError, MalformedDocumentError
 from shuffledp_core.runtime.config import load_config, parse_config
-from shuffledp_core.runtime.files import write_new
-from shuffledp_core.runtime.keys import load_roster, read_file
+from shuffledp_core.runtime.files import read_file, write_new
+from shuffledp_core.runtime.keys import load_roster
 
 CONFIG: Final = "client.toml"
 _VERSION: Final = 1

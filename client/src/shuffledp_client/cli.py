@@ -31,8 +31,9 @@ from shuffledp_core.errors import OutputError, ShuffleDPError, UsageError
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.config import load_config
 from shuffledp_core.runtime.core_dumps import forbid_core_dumps
+from shuffledp_core.runtime.files import read_file
 from shuffledp_core.runtime.interruption import unwinding
-from shuffledp_core.runtime.keys import read_file, read_roster, verify_from
+from shuffledp_core.runtime.keys import read_roster, verify_from
 from shuffledp_core.runtime.logs import configure_logs
 from shuffledp_core.runtime.terminal import explain, prepare_terminal
 

@@ -17,7 +17,8 @@ from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.errors import ConfigError, DocumentError
 from shuffledp_core.runtime.addresses import ADDRESS_FORM, is_address
 from shuffledp_core.runtime.config import BrokerConfig, Section
-from shuffledp_core.runtime.keys import load_identity, parse_hex_key, read_file
+from shuffledp_core.runtime.files import read_file
+from shuffledp_core.runtime.keys import load_identity, parse_hex_key
 
 MAX_EVIDENCE_DAYS: Final = 3660
 """Ten years: a bound, because kept submissions tell which messages were the user's."""

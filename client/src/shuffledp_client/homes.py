@@ -22,8 +22,7 @@ from shuffledp_client.bundle import (
 from shuffledp_client.config import ClientConfig
 from shuffledp_core.errors import ConfigError, StaleRosterError
 from shuffledp_core.runtime.config import load_config
-from shuffledp_core.runtime.files import write_atomic
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file, write_atomic
 
 SUFFIX: Final = ".device"
 """A bundle `alice.bundle` becomes the folder `alice.device` beside it, unless the app names

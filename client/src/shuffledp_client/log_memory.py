@@ -9,8 +9,7 @@ from typing import Final
 from shuffledp_client.state import lock_folder
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, DocumentError, LogProofError, SignatureError
-from shuffledp_core.runtime.files import sync, write_new
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file, sync, write_new
 from shuffledp_core.transparency.logged import (
     CosignedCheckpoint,
     is_signed_by_former_key,

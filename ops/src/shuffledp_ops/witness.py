@@ -27,8 +27,8 @@ from shuffledp_core.errors import (
     SignatureError,
 )
 from shuffledp_core.runtime.addresses import host_and_port
-from shuffledp_core.runtime.files import make_folder, write_atomic
-from shuffledp_core.runtime.keys import Identity, read_file
+from shuffledp_core.runtime.files import make_folder, read_file, write_atomic
+from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.transparency.cosignatures import cosign, witness_key
 from shuffledp_core.transparency.notes import (
     MAX_NOTE_BYTES,

@@ -16,7 +16,8 @@ from shuffledp_core.documents.models import (
 )
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import LogProofError
-from shuffledp_core.runtime.keys import read_file, verify_from
+from shuffledp_core.runtime.files import read_file
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transparency.cosignatures import check_cosignature, witness_key
 from shuffledp_core.transparency.logged import (
     CosignedCheckpoint,

@@ -28,8 +28,8 @@ from shuffledp_core.errors import (
     RoundKeyError,
 )
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.runtime.files import size_of
-from shuffledp_core.runtime.keys import read_file, verify_from
+from shuffledp_core.runtime.files import read_file, size_of
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import CertificateStage
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.questions import mechanism_of
 from shuffledp_core.questions.described import convert_question, read_question
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 
 
 @dataclass(frozen=True)

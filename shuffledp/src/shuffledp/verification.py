@@ -41,13 +41,8 @@ from shuffledp_core.errors import (
     MalformedDocumentError,
     UsageError,
 )
-from shuffledp_core.runtime.keys import (
-    parse_hex_key,
-    read_file,
-    read_roster,
-    read_signed,
-    verify_from,
-)
+from shuffledp_core.runtime.files import read_file
+from shuffledp_core.runtime.keys import parse_hex_key, read_roster, read_signed, verify_from
 from shuffledp_core.transparency.logged import CosignedCheckpoint, check_result_manifest
 from shuffledp_core.vocabulary import CertificateStage, Role
 from shuffledp_privacy.rechecking import recheck

@@ -26,8 +26,7 @@ from shuffledp_core.errors import (
     ForeignDocumentError,
     WithdrawnCredentialError,
 )
-from shuffledp_core.runtime.files import make_folder, write_atomic
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import make_folder, read_file, write_atomic
 
 _FOLDER: Final = "withdrawals"
 """Folder below the state folder: the newest list of every population."""

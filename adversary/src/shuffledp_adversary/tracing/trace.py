@@ -30,7 +30,8 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Certificate, Manifest, Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, CorruptLogError, MalformedDocumentError, UsageError
-from shuffledp_core.runtime.keys import read_file, read_roster, verify_from
+from shuffledp_core.runtime.files import read_file
+from shuffledp_core.runtime.keys import read_roster, verify_from
 from shuffledp_ops.rounds.report import TracedPerson
 from shuffledp_shuffler.corruption import CorruptLog, read_logs
 from shuffledp_sim.captured import LOGS, TRUTH

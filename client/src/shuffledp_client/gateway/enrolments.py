@@ -21,8 +21,8 @@ from shuffledp_core.documents.models import Credential, Roster
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import AccessDenied, ConfigError
 from shuffledp_core.runtime.clock import Clock, system_clock
-from shuffledp_core.runtime.files import make_folder, sync, write_new
-from shuffledp_core.runtime.keys import load_identity, read_file
+from shuffledp_core.runtime.files import make_folder, read_file, sync, write_new
+from shuffledp_core.runtime.keys import load_identity
 
 
 class EnrolmentDesk:

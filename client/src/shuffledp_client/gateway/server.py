@@ -23,7 +23,7 @@ from shuffledp_client.gateway.web import PageRoutes
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, PortInUseError
 from shuffledp_core.runtime.addresses import host_and_port
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 from shuffledp_core.runtime.logs import toggle_debug_on_signal
 from shuffledp_core.transport.connections import Connections, allow_descriptors
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics

@@ -30,7 +30,7 @@ from shuffledp_client.http_api import (
 from shuffledp_client.web import EXAMPLE, SCRIPTS, read_web_file
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import AccessDenied, BusyError, MalformedRequestError
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

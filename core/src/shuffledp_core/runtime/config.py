@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shuffledp_core.errors import ConfigError
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 
 BROKER_PASSWORD = "SHUFFLEDP_BROKER_PASSWORD"  # noqa: S105 - the name of the variable, not a password
 """Environment variable with the MQTT password, when the broker wants one."""

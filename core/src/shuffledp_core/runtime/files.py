@@ -1,4 +1,4 @@
-"""Atomic writes of private files, and their erasure as well as a file system allows.
+"""Bounded reads of files, atomic writes of private files, and their erasure.
 
 Overwriting is best effort: journals, snapshots and flash translation layers may keep old blocks.
 docs/adr/0002.
@@ -11,8 +11,13 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from shuffledp_core.errors import ConfigError
+
 _BLOCK: Final = 2**18
 """Zeros that erasing writes at a time."""
+
+MOST_BYTES: Final = 2**26
+"""Of a file that someone names: what has no end, such as a device, would take all memory."""
 
 PART: Final = ".part"
 """Suffix of a file that is still being written; one found at start is erased."""
@@ -21,6 +26,26 @@ PART: Final = ".part"
 def is_disk_full(error: OSError) -> bool:
     """True if a write failed for lack of disk space: it may succeed later."""
     return error.errno in {errno.ENOSPC, errno.EDQUOT}
+
+
+def read_file(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
+    """Reads a file of at most `most` bytes; `ConfigError` says which cannot be read, and why.
+
+    It uses no more memory than the file's actual size.
+    """
+    try:
+        with path.open("rb") as stream:
+            # Not `most` alone: a read sets aside as many bytes as it asks for, at once.
+            size = os.fstat(stream.fileno()).st_size
+            most = min(most, max(size, MOST_BYTES))
+            data = b"" if size > most else stream.read(most + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the {what} {path}: {error.strerror}; check the path and its permissions"
+        ) from error
+    if max(size, len(data)) > most:
+        raise ConfigError(f"the {what} {path} has more than {most:,} bytes; check the path")
+    return data
 
 
 def make_folder(folder: Path) -> None:

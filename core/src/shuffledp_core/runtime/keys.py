@@ -8,7 +8,6 @@ Layout: ROSTER is `roster.json`, a signed document; a party's key folder holds `
 from __future__ import annotations
 
 import datetime as dt
-import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,7 +35,7 @@ from shuffledp_core.errors import (
     StaleRosterError,
 )
 from shuffledp_core.runtime.clock import Clock, system_clock
-from shuffledp_core.runtime.files import sync, write_new
+from shuffledp_core.runtime.files import read_file, sync, write_new
 
 ROOT = "root"
 """Name under which the roster is signed."""
@@ -71,30 +70,6 @@ class Identity:
         Returns 64 bytes.
         """
         return self.key.sign(statement)
-
-
-MOST_BYTES: Final = 2**26
-"""Of a file that someone names: what has no end, such as a device, would take all memory."""
-
-
-def read_file(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
-    """Reads a file of at most `most` bytes; `ConfigError` says which cannot be read, and why.
-
-    It uses no more memory than the file's actual size.
-    """
-    try:
-        with path.open("rb") as stream:
-            # Not `most` alone: a read sets aside as many bytes as it asks for, at once.
-            size = os.fstat(stream.fileno()).st_size
-            most = min(most, max(size, MOST_BYTES))
-            data = b"" if size > most else stream.read(most + 1)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the {what} {path}: {error.strerror}; check the path and its permissions"
-        ) from error
-    if max(size, len(data)) > most:
-        raise ConfigError(f"the {what} {path} has more than {most:,} bytes; check the path")
-    return data
 
 
 def read_signed(path: Path, what: str) -> Signed:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from shuffledp_core.errors import ConfigError, ExpiredTLSCertificateError
 from shuffledp_core.runtime.clock import Clock, system_clock
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 
 
 @dataclass(frozen=True)

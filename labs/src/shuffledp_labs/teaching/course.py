@@ -16,8 +16,7 @@ from typing import Final
 
 from shuffledp_core.errors import ConfigError, OutputError, UsageError
 from shuffledp_core.runtime.config import Section, load_config
-from shuffledp_core.runtime.files import write_new
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file, write_new
 
 KEY_BYTES: Final = 32
 KEY_FILE: Final = "course.key"

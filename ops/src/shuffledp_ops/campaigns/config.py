@@ -24,8 +24,7 @@ from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.questions.described import convert_question
 from shuffledp_core.runtime.config import Section, parse_config
-from shuffledp_core.runtime.files import size_of
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file, size_of
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.keys.names import check_name, check_names
 from shuffledp_privacy.calibration.target import MOST_LOCAL

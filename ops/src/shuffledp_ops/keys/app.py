@@ -66,7 +66,7 @@ def enrol(
     import datetime as dt
 
     from shuffledp_core.errors import UsageError
-    from shuffledp_core.runtime.keys import read_file
+    from shuffledp_core.runtime.files import read_file
     from shuffledp_ops.keys import enrolment
     from shuffledp_ops.keys.pki import open_deployment
 

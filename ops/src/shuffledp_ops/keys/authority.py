@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shuffledp_core.errors import ConfigError
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 from shuffledp_core.transport.tls_files import certificates
 
 VALID_DAYS: Final = 365

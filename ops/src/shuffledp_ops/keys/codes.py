@@ -6,8 +6,7 @@ import datetime as dt
 from pathlib import Path
 
 from shuffledp_core.documents.codes import code_digest, make_code, parse_code_list
-from shuffledp_core.runtime.files import write_atomic
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file, write_atomic
 from shuffledp_ops.keys.enrolment import enrolment_of, sole_population
 from shuffledp_ops.keys.pki import Deployment
 from shuffledp_ops.keys.renewal import alone

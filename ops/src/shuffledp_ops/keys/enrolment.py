@@ -27,8 +27,8 @@ from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.documents.submission import credential_id
 from shuffledp_core.errors import ConfigError, DocumentError, UsageError
 from shuffledp_core.runtime.addresses import host_and_port, is_address
-from shuffledp_core.runtime.files import sync
-from shuffledp_core.runtime.keys import Identity, read_file
+from shuffledp_core.runtime.files import read_file, sync
+from shuffledp_core.runtime.keys import Identity
 from shuffledp_ops.keys.authority import write_secret
 from shuffledp_ops.keys.names import check_names
 from shuffledp_ops.keys.pki import Deployment, replace_addresses, write_client

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from rich.console import Console
 from rich.table import Column, Table
 
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 from shuffledp_core.transport.tls_files import certificates
 from shuffledp_ops.keys.pki import Deployment, tls_names
 

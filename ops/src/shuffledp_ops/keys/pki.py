@@ -40,7 +40,8 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.signing import generate_keys, public_keys
 from shuffledp_core.errors import ConfigError, UsageError
 from shuffledp_core.runtime.addresses import host_and_port, is_address
-from shuffledp_core.runtime.keys import ROOT, Identity, load_identity, read_file, read_roster
+from shuffledp_core.runtime.files import read_file
+from shuffledp_core.runtime.keys import ROOT, Identity, load_identity, read_roster
 from shuffledp_core.transport.tls import CLIENT, GATEWAY, OPERATOR, VIEWER
 from shuffledp_ops.keys.authority import Authority, pem, private_pem, write_secret
 from shuffledp_ops.keys.names import check_name, check_names

@@ -22,8 +22,8 @@ import msgspec
 
 from shuffledp_core.documents.models import EndedLog, LogTerms, Roster
 from shuffledp_core.errors import ConfigError, UsageError
-from shuffledp_core.runtime.files import sync
-from shuffledp_core.runtime.keys import ROOT, load_identity, read_file
+from shuffledp_core.runtime.files import read_file, sync
+from shuffledp_core.runtime.keys import ROOT, load_identity
 from shuffledp_core.transparency.entries import log_key_of
 from shuffledp_core.transparency.notes import (
     MAX_NOTE_BYTES,

@@ -14,7 +14,7 @@ from shuffledp.progress import Stages
 from shuffledp.published import BOARD
 from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.errors import OutputError, ShuffleDPError, UnreachableError
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 from shuffledp_ops.keys.pki import Deployment, open_deployment
 from shuffledp_ops.rounds.present import print_answer, print_folder
 from shuffledp_ops.rounds.report import RoundReport

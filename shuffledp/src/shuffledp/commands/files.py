@@ -19,7 +19,7 @@ from shuffledp_core.documents.signed import decode_value
 from shuffledp_core.errors import MalformedDocumentError, UsageError
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 from shuffledp_privacy.bounds import Setting
 
 

@@ -14,7 +14,7 @@ from shuffledp.node_numbers import node_numbers
 from shuffledp.plans import ParameterValue, Plan, check_distance
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
-from shuffledp_core.runtime.keys import read_file
+from shuffledp_core.runtime.files import read_file
 from shuffledp_privacy.bounds import Setting, domain_of
 from shuffledp_privacy.calibration.padding import (
     geo_padding,
