@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.numpy_laws import randomise_all
 from shuffledp.commands import questions
 from shuffledp.commands.options import Scenario, decimal
 from shuffledp.plans import Plan
-from shuffledp.vectorised import randomise_all
 from shuffledp_adversary.audit.audit import Effort, neighbours_of, spec_of
 from shuffledp_adversary.audit.sampling import Dataset, shuffled_counts
 from shuffledp_core.mechanisms import Mechanism

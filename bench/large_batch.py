@@ -17,7 +17,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -221,7 +221,7 @@ async def _mix(world: World, round_: Round, source: Path, digest: str, sink: Cou
         print(f"  {time.perf_counter() - began:6.0f} s: {what}", flush=True)
 
     await relay.send(world.roster.party("node-2"), header, source, nothing, lambda _: None)
-    source.unlink()
+    await asyncio.to_thread(source.unlink)
     report("the node has the batch")
     await node.until(node_pb2.ROUND_PHASE_MIXING, 0.5)
     await node.kill()

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from shuffledp.vectorised import randomise_all
+from bench.numpy_laws import randomise_all
 from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,

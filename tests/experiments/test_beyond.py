@@ -16,9 +16,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from shuffledp.vectorised import randomise_all
 from shuffledp_core.answering.estimates import Present
 from shuffledp_core.mechanisms import DummyHistogram, KRRHistogram, Mechanism
+from shuffledp_core.sampling.arrays import RandomArrays
+from shuffledp_core.sampling.randomisers import randomise_in_bulk
 from shuffledp_experiments.beyond import ENTRIES
 from shuffledp_experiments.beyond.common import DELTA, both_sides, standard
 from shuffledp_experiments.beyond.plans import (
@@ -183,9 +184,9 @@ NAMES = {"krr-histogram": "k-RR", "hadamard-histogram": "hadamard-histogram"}
 def deviation_of_a_count(spec: Mechanism, holders: int, rounds: int) -> float:
     """Of the estimate of symbol 5, which so many of 10,000 hold, the others symbol 6."""
     values = np.repeat([5, 6], [holders, 10_000 - holders])
-    generator = np.random.default_rng(holders)
+    arrays = RandomArrays(np.random.default_rng(holders).bytes)
     counts = [
-        np.bincount(randomise_all(spec, values, generator), minlength=spec.alphabet)
+        np.bincount(randomise_in_bulk(spec, values, arrays), minlength=spec.alphabet)
         for _ in range(rounds)
     ]
     present = Present(Fraction(10_000))

@@ -40,9 +40,8 @@ OWN = {
 PUBLIC_NAMES = {
     "core/src/shuffledp_core/mechanisms/__init__.py",
     "shuffledp/src/shuffledp/__init__.py",
-    "shuffledp/src/shuffledp/vectorised.py",
 }
-"""Lists of all mechanisms: public names, and quick samplers."""
+"""Lists of all mechanisms: their public names."""
 
 ELSEWHERE = {
     "BloomRappor": set[str](),

@@ -12,6 +12,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -21,11 +22,14 @@ from shuffledp import cli, notebook, plans, simulation
 from shuffledp.simulation import BLOCK
 from shuffledp_core.errors import NotInstalledError, UsageError
 from shuffledp_core.mechanisms import Mechanism, PaddedSpec
+from shuffledp_core.sampling.arrays import RandomArrays
+from shuffledp_core.sampling.randomisers import randomise_in_bulk
 from shuffledp_privacy import bounds
 
 GROUP = sdp.Setting(users=2000, honest=1900)
 KRR = sdp.KRRHistogram(symbols=4, blanket=Fraction(1, 2))
 DUMMIES = sdp.DummyHistogram(symbols=6, slots=2, fill=Fraction(1, 3))
+BLANKETED = sdp.DummyHistogram(symbols=6, slots=2, fill=Fraction(1, 3), blanket=Fraction(2, 5))
 HADAMARD = sdp.HadamardHistogram(symbols=6, blanket=Fraction(1, 2))
 RAPPOR = sdp.RapporHistogram(
     symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
@@ -36,6 +40,8 @@ RR = sdp.RRShuffle(max_value=3, randomise=Fraction(1, 4))
 GEO = sdp.GeoShuffle(max_value=3, epsilon_geo=Fraction(1, 2), padding=30)
 SGDL = sdp.SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=50, padding=30)
 SPLIT = sdp.SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=50, modulus=2**11, pieces=14)
+WIDE_SPLIT = msgspec.structs.replace(SPLIT, modulus=2**20)
+"""For the sum of 200,000 users."""
 SMALL = sdp.Setting(users=300, honest=300)
 
 MODULES = ("choosing", "composed", "curves", "guarantees", "simulation", "views")
@@ -234,13 +240,11 @@ def test_a_curve_of_repeated_rappor_is_of_the_kept_response_once() -> None:
     assert not any("privacy loss distributions" in line for line in found.basis)
 
 
-def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: C901, PLR0911 - a law each
+def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: PLR0911 - a law each
     """P(answer = 0), P(answer = 1), .. of one user, from the definitions, by scipy."""
     from scipy import linalg, stats
 
-    if isinstance(spec, sdp.DummyHistogram):
-        return np.asarray(np.arange(spec.symbols) == value, dtype=np.float64)
-    if isinstance(spec, sdp.KRRHistogram):
+    if isinstance(spec, sdp.DummyHistogram | sdp.KRRHistogram):
         uniform = float(spec.blanket) / spec.symbols
         return np.array(
             [uniform + (1 - float(spec.blanket)) * (s == value) for s in range(spec.symbols)]
@@ -288,32 +292,29 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: C901, PLR0
 
 @pytest.mark.parametrize(
     "spec",
-    [DUMMIES, KRR, HADAMARD, RAPPOR, ONE_BIT, QUANTISED, RR, GEO, SGDL, SPLIT],
+    [DUMMIES, BLANKETED, KRR, HADAMARD, RAPPOR, ONE_BIT, QUANTISED, RR, GEO, SGDL, WIDE_SPLIT],
     ids=lambda spec: spec.kind,
 )
 @pytest.mark.parametrize("value", [0, 2, 3])
-def test_the_fast_samplers_have_the_clients_law(spec: Mechanism, value: int) -> None:
+def test_a_seeded_simulation_draws_the_clients_law(
+    spec: Mechanism, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A seed is a seed: this passes always or never.
 
-    The distance of so many true draws is about 0.005.
+    The distance of 200,000 true draws is about 0.005.
     """
-    from shuffledp.vectorised import randomise_all
+    drawn: list[NDArray[np.int64]] = []
 
+    def kept(spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        drawn.append(randomise_in_bulk(spec, values, arrays))
+        return drawn[-1]
+
+    monkeypatch.setattr("shuffledp.simulation.randomise_in_bulk", kept)
     draws = 200_000
-    answers = randomise_all(spec, np.full(draws, value), np.random.default_rng(5))
+    sdp.simulate(spec, np.full(draws, value), seed=5)
     expected = law(spec, value)
-    seen = np.bincount(answers, minlength=expected.size) / draws
+    seen = np.bincount(np.concatenate(drawn), minlength=expected.size) / draws
     assert np.abs(seen - expected).sum() / 2 < 0.01
-
-
-def test_what_has_no_fast_sampler_is_drawn_by_the_clients_own_repeatably() -> None:
-    from shuffledp.vectorised import randomise_all
-
-    slow, values = randomise_all.dispatch(object), np.array([[0, 1], [2, 3]])
-    first, again = (slow(RR, values, np.random.default_rng(3)) for _ in range(2))
-    assert first.shape == (2, 2)
-    assert (first == again).all()
-    assert ((first >= 0) & (first <= 3)).all()
 
 
 @pytest.mark.parametrize("estimator", ["projected", "ibu"])

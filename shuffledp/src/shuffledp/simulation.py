@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from shuffledp.notebook import check_installed, data_frame, html_table
 from shuffledp.plans import Plan
-from shuffledp.vectorised import randomise_all
 from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.answering.estimation import Estimator, check_informative, estimate
 from shuffledp_core.answering.quantiles import BinDistribution, distribution_of
@@ -52,8 +51,7 @@ class Answer:
         users: n, reports in the round.
         estimate: the analyst's estimate as a signed result holds it.
         true_total: the sum of the values, or how many users hold each symbol, shape (symbols,).
-        seed: of the repeatable simulation; None where every report was drawn by the clients' exact
-            law.
+        seed: of the repeatable simulation; None where the operating system's randomness was used.
         estimator: how the counts became the estimate.
         nodes: nodes that added dummies; 0 where the mechanism has none.
     """
@@ -227,8 +225,9 @@ def simulate(
     Args:
         plan: a plan, or a mechanism's parameters.
         values: shape (users,), each user's own whole number in {0..domain-1}.
-        seed: None for the clients' exact law on the operating system's randomness, drawn in bulk; a
-            whole number from 0 up for numpy's samplers of the same law, repeatable, in doubles.
+        seed: None for the operating system's randomness; a whole number from 0 up for a
+            pseudo-random generator, so that the simulation can be repeated. Reports have exactly
+            the clients' law of integers in both cases.
         estimator: "inverted", unbiased; for a histogram also "projected", the nearest one that is
             possible, or "ibu", the most likely one. See
             `shuffledp_core.answering.estimation.Estimator`.
@@ -280,16 +279,11 @@ def simulate(
 
 def _counts(spec: Mechanism, values: Integers, seed: int | None) -> Integers:
     """Counts of all reports, added up over blocks of users to bound the memory."""
-    rng = None if seed is None else np.random.default_rng(seed)
-    arrays = RandomArrays() if rng is None else RandomArrays(rng.bytes)
+    arrays = RandomArrays() if seed is None else RandomArrays(np.random.default_rng(seed).bytes)
     total = np.zeros(0, dtype=np.int64)
     for start in range(0, len(values), BLOCK):
         block = values[start : start + BLOCK]
-        answers = (
-            randomise_in_bulk(spec, block, arrays)
-            if rng is None
-            else randomise_all(spec, block, rng)
-        )
+        answers = randomise_in_bulk(spec, block, arrays)
         counts = spec.count_sent(answers[np.newaxis], arrays)[0]
         total = total + counts if total.size else counts
     return total

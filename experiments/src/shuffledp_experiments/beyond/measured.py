@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from shuffledp.commands.questions import krr_histogram
 from shuffledp.simulation import simulate
-from shuffledp.vectorised import randomise_all
 from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound
 from shuffledp_core.answering.estimates import COVERAGE
 from shuffledp_core.mechanisms import RRShuffle, SGDLShuffle
 from shuffledp_core.mechanisms.installed import Mechanism
-from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.arrays import RandomArrays
+from shuffledp_core.sampling.randomisers import randomise, randomise_in_bulk
 from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import both_sides, logarithmic, metric, standard
@@ -105,9 +105,10 @@ def _theorem_51() -> AuditedClaim:
 
     def draw(trials: int, generator: np.random.Generator) -> tuple[Integers, Integers]:
         values = np.zeros((trials, users), dtype=np.int64)
-        first = randomise_all(spec, values, generator).sum(axis=1)
+        arrays = RandomArrays(generator.bytes)
+        first = randomise_in_bulk(spec, values, arrays).sum(axis=1)
         values[:, 0] = largest
-        return first, randomise_all(spec, values, generator).sum(axis=1)
+        return first, randomise_in_bulk(spec, values, arrays).sum(axis=1)
 
     truth = both_sides(spec, metric(users, largest), delta)
     name = "Athanasiou et al. 2025, Thm 5.1"
@@ -282,7 +283,7 @@ def _run_n13(work: RunInputs) -> Results:
 
 
 def _agreement(name: str, spec: Mechanism, generator: np.random.Generator) -> str:
-    """Chi-square test of the clients' integer sampler against numpy's, at the middle value.
+    """Chi-square test of the clients' sampler against the one in bulk, at the middle value.
 
     Raises:
         ValueError: they differ, by a test that says so of equal ones once in 1e9.
@@ -292,7 +293,7 @@ def _agreement(name: str, spec: Mechanism, generator: np.random.Generator) -> st
     integers = RandomIntegers(generator.bytes)
     value = spec.domain // 2
     exact = np.array([randomise(spec, value, integers) for _ in range(EXACT_REPORTS)])
-    quick = randomise_all(spec, np.full(EXACT_REPORTS, value), generator)
+    quick = randomise_in_bulk(spec, np.full(EXACT_REPORTS, value), RandomArrays(generator.bytes))
     # Rare reports are counted together, below and above.
     low, high = np.quantile(np.concatenate([exact, quick]), (0.02, 0.98))
     both = [np.clip(reports, low, high).astype(np.int64) for reports in (exact, quick)]
@@ -300,11 +301,11 @@ def _agreement(name: str, spec: Mechanism, generator: np.random.Generator) -> st
     chance = float(chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue)
     if chance < 1e-9:
         raise ValueError(
-            f"{name}: the distributions of the clients' sampler and of numpy differ (p = "
+            f"{name}: the distributions of the clients' sampler and of the one in bulk differ (p = "
             f"{chance:.1e})"
         )
     return (
-        f"{name}: {EXACT_REPORTS:,} reports of the clients' sampler agree with numpy's "
+        f"{name}: {EXACT_REPORTS:,} reports of the clients' sampler agree with those in bulk "
         f"(chi-square, p = {chance:.2g})"
     )
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from shuffledp.commands.questions import krr_histogram
-from shuffledp.vectorised import randomise_all
 from shuffledp_adversary.in_process import plain_messages, play
 from shuffledp_adversary.tracing.likelihood import guess_values
 from shuffledp_adversary.tracing.links import NOBODY, join_logs
 from shuffledp_core.mechanisms.installed import Mechanism
 from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.sampling.arrays import RandomArrays
+from shuffledp_core.sampling.randomisers import randomise_in_bulk
 from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import (
@@ -153,7 +154,7 @@ def _run_n10(work: RunInputs) -> Results:
     generator = work.generator("round")
     shares = 1 / np.arange(1, symbols + 1)
     values = generator.choice(symbols, users, p=shares / shares.sum())
-    answers = randomise_all(spec, values, generator)
+    answers = randomise_in_bulk(spec, values, RandomArrays(generator.bytes))
     geometry = Geometry.of(spec, DEFAULT_SUITE, hops)
     played = play(
         geometry,

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import chisquare
 
-from shuffledp.vectorised import randomise_all
 from shuffledp_core.mechanisms import RRShuffle
-from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.arrays import RandomArrays
+from shuffledp_core.sampling.randomisers import randomise, randomise_in_bulk
 from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.drawing import COLOURS, CYCLE, line
@@ -136,7 +136,8 @@ def _simulate_bits(
     answers = np.where(generator.random((runs, users)) < share, truth, 1 - truth)
     local = (answers.mean(axis=1) - (1 - share)) / (2 * share - 1)
     flip = float(plan.randomise / 2)
-    sums = np.stack([randomise_all(plan, truth, generator).mean() for _ in range(runs)])
+    arrays = RandomArrays(generator.bytes)
+    sums = np.stack([randomise_in_bulk(plan, truth, arrays).mean() for _ in range(runs)])
     shuffled = (sums - flip) / (1 - 2 * flip)
     rows = []
     for name, estimates in (("local", local), ("shuffled", shuffled)):

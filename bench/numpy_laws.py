@@ -1,8 +1,7 @@
-"""The laws of the clients' samplers for arrays of users, by numpy; only for simulations.
+"""The laws of the clients' samplers by numpy: the peer that the exact samplers are compared with.
 
-Same laws as `shuffledp_core.sampling.randomisers`, but in doubles and from a pseudo-random
-generator: fast and repeatable, not exact to the last bit, and no source of privacy. A mechanism
-without a sampler here uses the client's own, user by user, on the generator's bytes.
+In doubles and from a pseudo-random generator: fast, not exact to the last bit, and no source of
+privacy.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
     SplitMix,
 )
-from shuffledp_core.sampling.randomisers import randomise
-from shuffledp_core.sampling.randomness import RandomIntegers
 
 Integers = NDArray[np.int64]
 
@@ -45,10 +42,12 @@ def randomise_all(spec: Mechanism, values: Integers, generator: np.random.Genera
     Returns:
         As `shuffledp_core.sampling.randomisers.randomise`: a symbol for each user (histogram),
         the number of ones, or a number modulo q (sums).
+
+    Raises:
+        TypeError: the mechanism has no law here.
     """
-    integers = RandomIntegers(generator.bytes)
-    answers = [randomise(spec, value, integers) for value in values.ravel().tolist()]
-    return np.array(answers, dtype=np.int64).reshape(values.shape)
+    del values, generator
+    raise TypeError(f"numpy has no law of {type(spec).__name__} here")
 
 
 @randomise_all.register
@@ -59,9 +58,9 @@ def _(spec: KRRHistogram, values: Integers, generator: np.random.Generator) -> I
 
 @randomise_all.register
 def _(spec: DummyHistogram, values: Integers, generator: np.random.Generator) -> Integers:
-    """The values themselves: `Spec.count_sent` draws the dummies."""
-    del spec, generator
-    return values.copy()
+    """The value or a uniform symbol; `Spec.count_sent` draws the dummies."""
+    blanket = generator.random(values.shape) < float(spec.blanket)
+    return np.where(blanket, generator.integers(spec.symbols, size=values.shape), values)
 
 
 @randomise_all.register
