@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import combinations_with_replacement
 
 import mpmath as mp
 import numpy as np
 import pytest
 
-from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.mechanisms import HadamardHistogram, KRRHistogram
+from shuffledp_privacy.bounds import Setting, corrupted_bounds, delta_bounds
 from shuffledp_privacy.central import geometric_delta
 from shuffledp_privacy.local.rappor import (
     RapporPermanent,
@@ -120,3 +122,61 @@ def test_the_smallest_chance_of_flips_is_no_floor_of_what_hides() -> None:
     # All 40 changed bits flip with a chance of 1e-320, or e^-737: less than e^-700.
     bound = float(bit_divergence(0, 0, 40, 1e-8, np.array([700.0]))[0])
     assert bound >= 0.999
+
+
+def exact_delta(rows: list[list[mp.mpf]], others: tuple[int, ...], epsilon: mp.mpf) -> mp.mpf:
+    """δ of one user's change from value 0 to 1 among `others`, by all counts of all reports."""
+    reports = range(len(rows[0]))
+
+    def law(values: tuple[int, ...]) -> dict[tuple[int, ...], mp.mpf]:
+        counts = {(0,) * len(rows[0]): mp.mpf(1)}
+        for value in values:
+            longer: dict[tuple[int, ...], mp.mpf] = {}
+            for count, chance in counts.items():
+                for report in reports:
+                    key = (*count[:report], count[report] + 1, *count[report + 1 :])
+                    longer[key] = longer.get(key, mp.mpf(0)) + chance * rows[value][report]
+            counts = longer
+        return counts
+
+    first, second = law((*others, 0)), law((*others, 1))
+    factor = mp.exp(epsilon)
+    return sum(max(mp.mpf(0), chance - factor * second[count]) for count, chance in first.items())
+
+
+@pytest.mark.parametrize("digits", [6, 9, 12, 15])
+@pytest.mark.parametrize("kind", [KRRHistogram, HadamardHistogram])
+@pytest.mark.parametrize("symbols", [2, 3])
+def test_deltas_next_to_pure_noise_bracket_the_exact_ones(
+    kind: type[KRRHistogram | HadamardHistogram], symbols: int, digits: int
+) -> None:
+    """On every dataset of four people."""
+    spec = kind(symbols=symbols, blanket=1 - Fraction(1, 10**digits))
+    setting = Setting(4, 4)
+    local = corrupted_bounds(spec, setting, 0.0).epsilon
+    with mp.workdps(DIGITS):
+        blanket = mp.mpf(spec.blanket.numerator) / spec.blanket.denominator
+        rows = [
+            [
+                blanket / spec.alphabet
+                + (1 - blanket)
+                * (mp.mpf(2) / spec.alphabet if kind is HadamardHistogram else 1)
+                * inside
+                for inside in reports_of(spec, value)
+            ]
+            for value in range(symbols)
+        ]
+        for share in (0.0, 0.5, 0.9, 0.9999):
+            bounds = delta_bounds(spec, setting, share * local)
+            exact = max(
+                exact_delta(rows, others, mp.mpf(share * local))
+                for others in combinations_with_replacement(range(symbols), 3)
+            )
+            assert bounds.attained <= exact <= bounds.certified
+
+
+def reports_of(spec: KRRHistogram | HadamardHistogram, value: int) -> list[int]:
+    """1 for the reports that are likelier with the value, 0 for the others."""
+    if isinstance(spec, KRRHistogram):
+        return [int(report == value) for report in range(spec.alphabet)]
+    return [1 - (report & (value + 1)).bit_count() % 2 for report in range(spec.alphabet)]

@@ -7,7 +7,7 @@ it is per unit of distance. All functions are pure.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,9 @@ from shuffledp_privacy.analyses import analysis_of
 
 SMALLEST_DELTA: Final = 1e-12
 """Smallest δ above 0: below it floating point cannot bracket the truth of one round."""
+
+LEAST_DOUBLE: Final = math.ulp(0.0)
+"""The least positive double."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +129,15 @@ def domain_of(spec: object) -> int | None:
 
 
 def delta_bounds(spec: object, setting: Setting, epsilon: float) -> Bounds:
-    """δ of one round at `epsilon`. Certified never below, attained never above the truth."""
-    return analysis_of(spec).delta(setting, epsilon)
+    """δ of one round at `epsilon`. Certified never below, attained never above the truth.
+
+    A certified 0 is meant: a positive δ below the least double is certified as the least double.
+    """
+    bounds = analysis_of(spec).delta(setting, epsilon)
+    if bounds.certified == 0.0 and epsilon < corrupted_bounds(spec, setting, 0.0).epsilon:
+        # Nothing proves that no δ is needed before ε_L, so this 0 may be one by underflow.
+        return replace(bounds, certified=LEAST_DOUBLE)
+    return bounds
 
 
 def epsilon_bounds(spec: object, setting: Setting, delta: float) -> Bounds:
