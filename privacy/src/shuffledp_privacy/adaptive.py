@@ -16,6 +16,7 @@ from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_privacy.analysis import Cost, Costs, alone, charged_once, compose_costs, rebase
 from shuffledp_privacy.bounds import Bounds, Setting
+from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.rounds.composition import grows_with_distance
 from shuffledp_privacy.rounds.cover import worst_over_distances
 from shuffledp_privacy.rounds.filters import Filters, Price
@@ -85,9 +86,9 @@ def _apply_filter(
 
     def ceiling(low: int, high: int) -> float:
         # C16: the worst round of the interval, its costs counted at the far end, against the budget
-        # of the near one.
-        total = _total(times, high, Filters.of(epsilon * high, delta))
-        return Filters.of(epsilon * low, delta).spent_epsilon(total)[0] / low
+        # of the near one. Costs rise with the budget that they are counted in, room does, too.
+        total = _total(times, high, Filters.of(up(epsilon * high, 2), delta))
+        return up(Filters.of(down(epsilon * low, 2), delta).spent_epsilon(total)[0] / low, 2)
 
     worst = worst_over_distances(ceiling, top)
     basis = f"C14-C16: filters, the same distance in every round, worst of 1..{top}"
