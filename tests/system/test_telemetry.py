@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from concurrent import futures
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from campaigns import FIRST, MovedCalendar, campaign_file, people
+from campaigns import USERS as CAMPAIGN_USERS
 from commands import Shell
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
@@ -18,8 +22,11 @@ from rounds_for_tests import USERS, quiet, small_plan, small_values
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import NodeFault, NotInstalledError, UnreachableError, UsageError
+from shuffledp_ops.campaigns.commands import run_campaign
+from shuffledp_ops.campaigns.config import load_campaign
+from shuffledp_ops.campaigns.state import AttemptStage, CampaignStore
 from shuffledp_ops.rounds import telemetry
-from shuffledp_ops.rounds.running import StageClock
+from shuffledp_ops.rounds.running import StageClock, abort_round, control_of
 from shuffledp_ops.rounds.telemetry import PARTY_ATTRIBUTE, ROUND_ATTRIBUTES, TelemetryExporter
 from shuffledp_sim.playing import run_round
 from shuffledp_sim.system.processes import LocalSystem
@@ -133,6 +140,57 @@ def test_the_command_traces_a_round_that_fails(
     assert set(attributes(root)) <= ROUND_ATTRIBUTES
     assert attributes(root)["error.type"] == "TooFewReportsError"
     assert "warning" not in errors
+
+
+async def test_a_campaign_traces_each_of_its_rounds(
+    running: LocalSystem,
+    collector: tuple[Collector, str],
+    tmp_path: Path,
+    pool: ProcessPoolExecutor,
+) -> None:
+    """The first attempt at its only date is ended by the analyst's operator."""
+    kept, url = collector
+    file = campaign_file(
+        tmp_path,
+        running.deployment.folder,
+        (("rounds = 3", "rounds = 1"),),
+        question="retries = 2",
+    )
+    running_campaign = asyncio.ensure_future(
+        asyncio.to_thread(
+            run_campaign,
+            file,
+            once=False,
+            go_on=False,
+            otlp_endpoint=url,
+            calendar=MovedCalendar(FIRST),
+        )
+    )
+    store = CampaignStore(load_campaign(file).folder)
+    aborted = ""
+    async with asyncio.timeout(240):
+        while not aborted:
+            state = store.load()
+            last = None if state is None else state.entries[0].last
+            if last is not None and last.stage is AttemptStage.OPEN:
+                aborted = last.round_id
+            await asyncio.sleep(0.05)
+    async with control_of(running.deployment) as control:
+        await abort_round(control, aborted, "a test")
+    async with people(running, pool):
+        await running_campaign
+    roots = [
+        attributes(span)
+        for request in kept.requests
+        for span in request.resource_spans[0].scope_spans[0].spans
+        if not span.parent_span_id
+    ]
+    failed, published = roots
+    assert failed["shuffledp.round"] == aborted
+    assert failed["error.type"] == "RoundFailed"
+    assert published["shuffledp.accepted"] == CAMPAIGN_USERS
+    assert published["shuffledp.round"] != aborted
+    assert all(set(root) <= ROUND_ATTRIBUTES for root in roots)
 
 
 def test_a_collector_that_is_away_is_named(

@@ -20,6 +20,7 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.campaigns.app import campaign_app
 from shuffledp_ops.keys.app import keys_app
+from shuffledp_ops.options import OtlpEndpoint
 from shuffledp_ops.results.app import results_app
 from shuffledp_ops.witness_cli import witness_command
 
@@ -105,14 +106,7 @@ def round_(
     out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path(
         "out"
     ),
-    otlp_endpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="OpenTelemetry collector (OTLP over gRPC) that gets the round's trace, such as "
-            "http://localhost:4317; needs shuffledp-ops[telemetry].",
-        ),
-    ] = None,
+    otlp_endpoint: OtlpEndpoint = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Run one round on a deployment: open it, follow it, print the answer."""

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from shuffledp.commands.options import Format, NamedCommands, OutputFormat
+from shuffledp_ops.options import OtlpEndpoint
 
 campaign_app = typer.Typer(
     cls=NamedCommands,
@@ -47,6 +48,7 @@ def run(
             help="Resume after a stop, or run the dates that the remaining budget covers.",
         ),
     ] = False,
+    otlp_endpoint: OtlpEndpoint = None,
 ) -> None:
     """Run each question's rounds on their dates.
 
@@ -54,7 +56,7 @@ def run(
     """
     from shuffledp_ops.campaigns.commands import run_campaign
 
-    run_campaign(file, once=once, go_on=go_on)
+    run_campaign(file, once=once, go_on=go_on, otlp_endpoint=otlp_endpoint)
 
 
 @campaign_app.command()

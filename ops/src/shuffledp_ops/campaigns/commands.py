@@ -27,6 +27,7 @@ from shuffledp_ops.campaigns.results import INDEX, write_results
 from shuffledp_ops.campaigns.running import CampaignRunner, begin, check_same, outlook_of
 from shuffledp_ops.campaigns.state import CampaignState, CampaignStore, DateEntry
 from shuffledp_ops.rounds.saving import writable_folder
+from shuffledp_ops.rounds.telemetry import TelemetryExporter
 
 PLAN: Final = "plan.json"
 BUDGET: Final = "budget.png"
@@ -63,10 +64,18 @@ def run_plan(file: Path, *, as_json: bool) -> None:
     check_outlook(outlook)
 
 
-def run_campaign(file: Path, *, once: bool, go_on: bool, calendar: Calendar | None = None) -> None:
+def run_campaign(
+    file: Path,
+    *,
+    once: bool,
+    go_on: bool,
+    otlp_endpoint: str | None = None,
+    calendar: Calendar | None = None,
+) -> None:
     """Run the campaign; see `CampaignRunner.run_dates`.
 
-    Its tables, pictures and page are regenerated after each date.
+    Its tables, pictures and page are regenerated after each date. The trace of each round is sent
+    to the collector at `otlp_endpoint`; if that fails, a warning is printed.
 
     Raises:
         ConfigError: the file is invalid or was changed, or the campaign is already running.
@@ -76,13 +85,20 @@ def run_campaign(file: Path, *, once: bool, go_on: bool, calendar: Calendar | No
     """
     campaign = load_campaign(file)
     calendar = calendar or SystemCalendar()
+    exporter = None if otlp_endpoint is None else TelemetryExporter(otlp_endpoint)
     store = CampaignStore(campaign.folder)
     with writable_folder(campaign.folder, _OUT), store.lock():
-        asyncio.run(_run_campaign(campaign, store, calendar, once=once, go_on=go_on))
+        asyncio.run(_run_campaign(campaign, store, calendar, exporter, once=once, go_on=go_on))
 
 
 async def _run_campaign(
-    campaign: Campaign, store: CampaignStore, calendar: Calendar, *, once: bool, go_on: bool
+    campaign: Campaign,
+    store: CampaignStore,
+    calendar: Calendar,
+    exporter: TelemetryExporter | None,
+    *,
+    once: bool,
+    go_on: bool,
 ) -> None:
     state = store.load()
     if state is None:
@@ -91,7 +107,7 @@ async def _run_campaign(
     if go_on and state.stopped is not None:
         state = msgspec.structs.replace(state, stopped=None)
         store.save(state)
-    runner = CampaignRunner(campaign, store, state, calendar, _say)
+    runner = CampaignRunner(campaign, store, state, calendar, _say, exporter)
     runner.on_outcome = lambda: write_results(campaign, runner.state, store.folder)
     runner.on_outcome()
     try:

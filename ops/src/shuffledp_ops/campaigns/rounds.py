@@ -55,6 +55,7 @@ async def run_round_to_end(
     round_id: str,
     may_open: Callable[[], bool],
     on_opened: Callable[[], None],
+    on_ended: Callable[[StageClock, Result | ShuffleDPError], None] = lambda _clock, _end: None,
     patience: float = PATIENCE_SECONDS,
 ) -> RoundOutcome:
     """Follow the round with this id to its end; open it first if the analyst does not have it.
@@ -68,6 +69,8 @@ async def run_round_to_end(
         round_id: drawn by the caller, and recorded on disk.
         may_open: returns True if a round that does not exist may be opened.
         on_opened: called once it is open.
+        on_ended: called in a thread with the round's stages, as far as they were followed, and its
+            result or the error that ended it.
         patience: for how many seconds after its last answer the analyst is retried.
 
     Raises:
@@ -79,7 +82,7 @@ async def run_round_to_end(
     refused: ShuffleDPError | None = None
     while True:
         try:
-            return await _follow_to_end(deployment, round_id, waiting.reset)
+            return await _follow_to_end(deployment, round_id, waiting.reset, on_ended)
         except UnknownRoundError as error:
             if refused is not None:
                 return RoundOutcome(error=refused)
@@ -126,25 +129,30 @@ class _Patience:
 
 
 async def _follow_to_end(
-    deployment: Deployment, round_id: str, on_event: Callable[[], None]
+    deployment: Deployment,
+    round_id: str,
+    on_event: Callable[[], None],
+    on_ended: Callable[[StageClock, Result | ShuffleDPError], None],
 ) -> RoundOutcome:
+    clock = StageClock()
     with Stages(Console(stderr=True, quiet=not sys.stderr.isatty())) as stages:
         async with control_of(deployment) as control:
             signed = await follow_round(
-                control, round_id, stages, StageClock(), accepting=True, heard=on_event
+                control, round_id, stages, clock, accepting=True, heard=on_event
             )
         stages.finish()
     try:
-        failure = _failure(deployment, signed, round_id)
-        if failure is not None:
-            return RoundOutcome(error=failure)
+        end = _end_of(deployment, signed, round_id)
+        await asyncio.to_thread(on_ended, clock, end)
+        if isinstance(end, ShuffleDPError):
+            return RoundOutcome(error=end)
         return RoundOutcome(report=(await fetch(deployment, round_id)).report)
     except DocumentError as error:
         return RoundOutcome(error=error)
 
 
-def _failure(deployment: Deployment, signed: Signed, round_id: str) -> ShuffleDPError | None:
-    """The error in a failed round's result.
+def _end_of(deployment: Deployment, signed: Signed, round_id: str) -> Result | ShuffleDPError:
+    """The result of a published round, or the error that a failed round's result states.
 
     Raises `DocumentError` for the result of another round.
     """
@@ -155,7 +163,7 @@ def _failure(deployment: Deployment, signed: Signed, round_id: str) -> ShuffleDP
             f"the analyst answered with the result of round {result.round_id}, not {round_id}"
         )
     if result.outcome == Outcome.PUBLISHED:
-        return None
+        return result
     return by_code(result.error or "RoundFailed")(result.reason or "the analyst gives no reason")
 
 

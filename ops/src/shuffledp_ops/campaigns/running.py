@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -63,6 +64,7 @@ from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.reporting import look_up
 from shuffledp_ops.rounds.saving import save_round
+from shuffledp_ops.rounds.telemetry import TelemetryExporter, export_trace
 
 STOPPED: Final = (
     "see `shuffledp campaign status`, then resume with `shuffledp campaign run --go-on`"
@@ -140,6 +142,7 @@ class CampaignRunner:
         state: its state, always identical to the one on disk.
         calendar: the clock.
         say: writes one line for the operator.
+        exporter: sends the trace of each round; None for no traces.
         on_outcome: called after each date's outcome, and once for dates that are skipped together.
         unanswered: indexes of the dates that this runner left without an answer.
         opened: rounds that this runner opened and has followed without interruption.
@@ -152,6 +155,7 @@ class CampaignRunner:
     state: CampaignState
     calendar: Calendar
     say: Callable[[str], None]
+    exporter: TelemetryExporter | None = None
     on_outcome: Callable[[], None] = lambda: None
     unanswered: set[int] = field(default_factory=set)
     opened: set[str] = field(default_factory=set)
@@ -338,16 +342,24 @@ class CampaignRunner:
             )
             self.say(f"round {attempt.round_id} is open for {question.open_seconds:g} s")
 
+        # Read again for each round: during a campaign, keys and roster are renewed.
+        deployment, plan = open_deployment(self.campaign.keys), self.state.plans[question.name]
         try:
             outcome = await run_round_to_end(
-                # Read again for each round: during a campaign, keys and roster are renewed.
-                open_deployment(self.campaign.keys),
-                self.state.plans[question.name],
+                deployment,
+                plan,
                 attempt.round_id,
                 may_open=lambda: (
                     attempt.stage is AttemptStage.OPENING and not self._is_late(attempt.began_at)
                 ),
                 on_opened=record_opening,
+                on_ended=partial(
+                    export_trace,
+                    self.exporter,
+                    deployment.roster.deployment,
+                    plan,
+                    attempt.round_id,
+                ),
             )
         except NeverOpenedError:
             if attempt.stage is AttemptStage.OPENING:

@@ -12,8 +12,8 @@ from rich.console import Console
 from shuffledp.open_lists import load_candidates
 from shuffledp.progress import Stages
 from shuffledp.published import BOARD
-from shuffledp_core.documents.models import Result, RoundPlan
-from shuffledp_core.errors import OutputError, ShuffleDPError, UnreachableError
+from shuffledp_core.documents.models import RoundPlan
+from shuffledp_core.errors import OutputError, ShuffleDPError
 from shuffledp_core.runtime.files import read_file
 from shuffledp_ops.keys.pki import Deployment, open_deployment
 from shuffledp_ops.rounds.present import print_answer, print_folder
@@ -30,7 +30,7 @@ from shuffledp_ops.rounds.running import (
     with_published,
 )
 from shuffledp_ops.rounds.saving import point_latest, save_round, show_then_save, writable_folder
-from shuffledp_ops.rounds.telemetry import TelemetryExporter
+from shuffledp_ops.rounds.telemetry import TelemetryExporter, export_trace
 
 
 def run_round_command(
@@ -110,7 +110,7 @@ async def _run_round(
     deployment: Deployment, plan: RoundPlan, stages: Stages, exporter: TelemetryExporter | None
 ) -> RoundReport:
     clock = StageClock()
-    trace = partial(_export_trace, exporter, deployment.roster.deployment, plan, clock)
+    trace = partial(export_trace, exporter, deployment.roster.deployment, plan)
     round_id = ""
     try:
         async with control_of(deployment) as control:
@@ -121,28 +121,11 @@ async def _run_round(
             signed = await follow_round(control, round_id, stages, clock, accepting=True)
         result = read_result(deployment, signed)
     except ShuffleDPError as error:
-        await asyncio.to_thread(trace, round_id, error)
+        await asyncio.to_thread(trace, round_id, clock, error)
         raise
     clock.finish()
     stages.finish()
-    await asyncio.to_thread(trace, round_id, result)
+    await asyncio.to_thread(trace, round_id, clock, result)
     return await with_published(
         deployment, make_report(deployment, opened, signed, result, clock.seconds)
     )
-
-
-def _export_trace(
-    exporter: TelemetryExporter | None,
-    deployment: str,
-    plan: RoundPlan,
-    clock: StageClock,
-    round_id: str,
-    outcome: Result | ShuffleDPError,
-) -> None:
-    """Export the round's trace; on failure, print the reason to standard error."""
-    if exporter is None:
-        return
-    try:
-        exporter.export(deployment, plan, round_id, clock, outcome)
-    except UnreachableError as error:
-        sys.stderr.write(f"warning: {error}\n")

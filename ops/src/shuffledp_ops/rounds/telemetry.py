@@ -8,6 +8,7 @@ No trace context is sent to any party, so no trace follows a submission or a mes
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -114,6 +115,26 @@ class TelemetryExporter:
                 f"the collector at {self._endpoint} did not take the round's trace; check its "
                 "address, its certificate and the variables OTEL_EXPORTER_OTLP_*"
             )
+
+
+def export_trace(
+    exporter: TelemetryExporter | None,
+    deployment: str,
+    plan: RoundPlan,
+    round_id: str,
+    clock: StageClock,
+    outcome: Result | ShuffleDPError,
+) -> None:
+    """Export the round's trace, if there is an exporter; a failure is a warning on standard error.
+
+    See `TelemetryExporter.export`.
+    """
+    if exporter is None:
+        return
+    try:
+        exporter.export(deployment, plan, round_id, clock, outcome)
+    except UnreachableError as error:
+        sys.stderr.write(f"warning: {error}\n")
 
 
 def _make_spans(
