@@ -80,9 +80,9 @@ class CountingSink:
         async for request in request_iterator:
             digest.update(request.chunk.data)
             data = rest + request.chunk.data
-            whole = len(data) - len(data) % width
-            rest = data[whole:]
-            self._count(np.frombuffer(data[:whole], dtype=np.uint8).reshape(-1, width))
+            cut = len(data) - len(data) % width
+            rest = data[cut:]
+            self._count(np.frombuffer(data[:cut], dtype=np.uint8).reshape(-1, width))
         header = verify_from(self.sender, Signed.from_bytes(first.header), BatchHeader)
         if digest.hexdigest() != header.digest or rest:
             raise RuntimeError("the batch is not the one that its header commits to")
@@ -95,7 +95,9 @@ class CountingSink:
         np.add.at(self.counts, numbers.astype(np.intp), 1)
 
 
-def _sealed(geometry: Geometry, round_id: str, keys: list[bytes], start: int, count: int) -> bytes:
+def _seal_onions(
+    geometry: Geometry, round_id: str, keys: list[bytes], start: int, count: int
+) -> bytes:
     tags = os.urandom(8 * count)
     messages = [
         bytes(geometry.symbol_bytes)
@@ -106,10 +108,10 @@ def _sealed(geometry: Geometry, round_id: str, keys: list[bytes], start: int, co
     return b"".join(seal_records(geometry, round_id, keys, 1, messages, [os.urandom] * count))
 
 
-def _write_sealed(file: BinaryIO, round_: Round, records: int) -> str:
+def _write_onions(file: BinaryIO, round_: Round, records: int) -> str:
     """Seal the messages for node 2 into a file, on all cores; return the file's SHA-256 in hex."""
     digest = hashlib.sha256()
-    seal = partial(_sealed, round_.geometry, round_.round_id, round_.public_keys())
+    seal = partial(_seal_onions, round_.geometry, round_.round_id, round_.public_keys())
     starts = range(0, records, STEP)
     workers = os.cpu_count() or 1
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
@@ -123,7 +125,7 @@ def _write_sealed(file: BinaryIO, round_: Round, records: int) -> str:
     return digest.hexdigest()
 
 
-class Watched:
+class KilledNode:
     """Node 2 as a process that is killed and started again, with the peak memory of all of it."""
 
     def __init__(self, world: World, round_id: str) -> None:
@@ -148,12 +150,13 @@ class Watched:
             return
         with suppress(OSError, StopIteration):
             pid = self._process.pid
-            own = {"program": peak_resident(pid)}
             workers = sorted((peak_resident(child) for child in children_of(pid)), reverse=True)
-            own |= {f"worker {place}": peak for place, peak in enumerate(workers, 1)}
+            peaks = {"program": peak_resident(pid)} | {
+                f"worker {number}": peak for number, peak in enumerate(workers, 1)
+            }
             self.peaks = {
-                name: max(self.peaks.get(name, 0), own.get(name, 0))
-                for name in self.peaks.keys() | own.keys()
+                name: max(self.peaks.get(name, 0), peaks.get(name, 0))
+                for name in self.peaks.keys() | peaks.keys()
             }
 
     async def until(self, phase: int, share: float) -> None:
@@ -188,7 +191,7 @@ async def _play(folder: Path, records: int) -> None:
         source = folder / "sealed"
         began = time.perf_counter()
         with source.open("wb") as file:
-            digest = _write_sealed(file, round_, records)
+            digest = _write_onions(file, round_, records)
         print(f"  {records:,} messages sealed in {time.perf_counter() - began:.0f} s", flush=True)
         sink = CountingSink(world.roster.party("node-2"), round_.geometry, records)
         world.sink = sink  # type: ignore[assignment]
@@ -199,7 +202,7 @@ async def _play(folder: Path, records: int) -> None:
 
 
 async def _mix(world: World, round_: Round, source: Path, digest: str, sink: CountingSink) -> None:
-    node = Watched(world, round_.round_id)
+    node = KilledNode(world, round_.round_id)
     await node.start()
     header = world.deployment.identity_of("node-1").sign(
         BatchHeader(
