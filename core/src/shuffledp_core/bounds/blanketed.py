@@ -21,7 +21,7 @@ MARGIN: Final = 1e-9
 """Relative error allowed for every probability."""
 
 OUTSIDE: Final = 1e-14
-"""Probability allowed for what lies outside the windows of one δ; the windows miss less."""
+"""Probability that may lie outside all windows of one δ; less than this really does."""
 
 MOST_CELLS: Final = 2**21
 """Most cells of a table, 16 MiB; larger rounds have no table."""
@@ -33,10 +33,10 @@ _NATS: Final = 34.0
 
 
 class UniformMessages(NamedTuple):
-    """Messages each of which is uniform over all symbols with probability `fill`, else not counted.
+    """Messages that are uniform over all symbols with probability `fill`, else not counted.
 
     Attributes:
-        number: how many.
+        number: number of messages.
         fill: the probability that such a message is uniform over all symbols.
     """
 
@@ -46,9 +46,9 @@ class UniformMessages(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlanketedCounts:
-    """Counts of symbols a and b, one user's report of k-RR among others' uniform messages.
+    """Counts of symbols a and b: one user's k-RR report among uniform messages of others.
 
-    Before the change the user holds a, after it b.
+    The user holds a before the change and b after it.
 
     Attributes:
         symbols: k, at least 2.
@@ -68,9 +68,9 @@ class BlanketedCounts:
         return rows * (18 * math.sqrt(mean + rows) + 80) <= MOST_CELLS
 
     def certified_delta(self, epsilon: float) -> float:
-        """δ at total ε >= 0 for every dataset; never below the truth. 1 where none is computed.
+        """Upper bound of δ at a total ε >= 0 for every dataset; 1 if no bound is computed.
 
-        Where the groups are the dummies and the blankets of the honest users (K16 a).
+        The groups must be the dummies and the blankets of the honest users (K16 a).
         """
         if not self.is_small or epsilon > _LARGEST_EPSILON:
             return 1.0
@@ -80,9 +80,9 @@ class BlanketedCounts:
         return min(1.0, excess * (1 + MARGIN) + 4 * OUTSIDE)
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ at total ε >= 0 if all other honest users hold a third symbol; never above the truth.
+        """Lower bound of δ at a total ε >= 0, from two datasets; 0 if no bound is computed.
 
-        Of two symbols, if they hold b (K16 b). 0 where none is computed.
+        All other honest users hold a third symbol in both datasets, or b if k = 2 (K16 b).
         """
         if not self.is_small or epsilon > _LARGEST_EPSILON:
             return 0.0
@@ -150,7 +150,8 @@ class _Table:
         """Σ over t and v of (share (t - v - e^ε v) - (e^ε - 1) beside_t)_+, weighted.
 
         No part of a term above 0 exceeds share t, whatever ε is, and the weighted sum of t is at
-        most 2: rounding changes the result by a few 1e-15, besides what the probabilities err.
+        most 2: rounding changes the result by a few 1e-15, in addition to the errors of the
+        probabilities.
 
         Args:
             beside: shape (rows,).

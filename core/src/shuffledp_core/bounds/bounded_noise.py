@@ -24,12 +24,12 @@ _NATS: Final = 37.5
 """2 e^-37.5 is below `OUTSIDE`."""
 
 MOST_POINTS: Final = 2**23
-"""Most points of a window: 64 MiB. Wider sums have no law here."""
+"""Most points of a window: 64 MiB. The law of a wider sum is not computed."""
 
 
 @lru_cache(maxsize=8)
 def bounded_laplace_law(rate: Fraction, reach: int) -> NDArray[np.float64]:
-    """Probabilities of -reach..reach, shape (2 reach + 1,); read only.
+    """Probabilities of -reach..reach, shape (2 reach + 1,), in a read-only array.
 
     The relative error of each is at most 1e-13 up to 100 nats; the errors sum to at most 1e-14.
     """
@@ -64,7 +64,7 @@ class SumLaw:
     error: float
 
     def at_most(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Computed P(S <= s) at each of these, same shape; wrong by at most `error`."""
+        """Computed P(S <= s) at each of these sums, in the same shape; wrong by at most `error`."""
         import numpy as np
 
         places = np.clip(sums - self.first, -1, self.cumulative.size - 1)
@@ -75,9 +75,9 @@ class SumLaw:
 def law_of_sum(rate: Fraction, reach: int, terms: int) -> SumLaw:
     """The law of the sum of `terms` independent bounded noises.
 
-    By a Fourier transform modulo a power of two. Its window leaves out `OUTSIDE` at most
-    (Bernstein); a transform errs by 16 u log2(points), its power by as much for each term, and a
-    probability by all points together; each term of the sum has a law that errs by 1e-14.
+    Computed by a Fourier transform modulo a power of two. The window leaves out at most `OUTSIDE`
+    (Bernstein). A point of the transform errs by 16 u log2(points), and its power by as much for
+    each term; the errors of all points add up in a probability. The law of each term errs by 1e-14.
 
     Raises:
         ValueError: the sum is spread over more than `MOST_POINTS`.

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 ROUNDING: Final = 1 + 2.0**-50
-"""Outward margin for a few roundings of a float each."""
+"""Factor by which results are rounded up: it covers a few floating-point roundings."""
 
 LEAST_RATE: Final = 5e-5
 """Smallest ε of shared noise, nats per unit, whose law is summed: 400,000 terms. The accountant's

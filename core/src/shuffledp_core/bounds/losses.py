@@ -42,7 +42,7 @@ class PrivacyLosses:
     infinite_high: float
 
     def certified_delta(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-        """δ at each total ε, of any sign; same shape. Never below the truth."""
+        """Upper bounds of δ at each total ε, of any sign; same shape."""
         import numpy as np
 
         sums = []
@@ -57,7 +57,7 @@ class PrivacyLosses:
         return bisect_left(self.most, -epsilon, key=lambda loss: -float(loss))
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ at a total ε. Never above the truth."""
+        """Lower bound of δ at a total ε."""
         finite = _excess(self.least, self.low, epsilon)
         return min(1.0, finite * (1 - MARGIN) + self.infinite_low)
 

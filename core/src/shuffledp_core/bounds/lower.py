@@ -70,10 +70,7 @@ class BitCounts:
     low: Fraction
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ of these two datasets at total ε >= 0.
-
-        Never above the truth, 0 where no bound is computed.
-        """
+        """Lower bound of δ of these two datasets at a total ε >= 0; 0 if none is computed."""
         import numpy as np
 
         if epsilon > _LARGEST_EPSILON:
@@ -98,7 +95,7 @@ class ShiftedNoise:
         rate: ε of each, nats per unit.
         distance: d.
         altered: probability, rounded up, that clamping or a modulus changes the sum.
-        room: largest number of sums that are told apart; None: all.
+        room: modulus of the sum, if it has one: no bound is computed if the noise may wrap around.
     """
 
     shape: float
@@ -108,10 +105,7 @@ class ShiftedNoise:
     room: int | None = None
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ of these two datasets at total ε >= 0.
-
-        Never above the truth, 0 where no bound is computed.
-        """
+        """Lower bound of δ of these two datasets at a total ε >= 0; 0 if none is computed."""
         import numpy as np
 
         from shuffledp_core.bounds.noise import TABULATION_ERROR, chernoff_half_width, probabilities
@@ -146,10 +140,7 @@ class ReportSum:
     after: NDArray[np.float64]
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ of these two datasets at total ε >= 0.
-
-        Never above the truth, 0 where no bound is computed.
-        """
+        """Lower bound of δ of these two datasets at a total ε >= 0; 0 if none is computed."""
         import numpy as np
 
         size = self._modulus()
@@ -182,7 +173,7 @@ class ReportSum:
 class DummyCounts:
     """Counts (a, b) of two symbols: (1 + M_a, M_b) before the change and (M_a, 1 + M_b) after it.
 
-    M is multinomial, the dummies of the two symbols among all slots.
+    M is multinomial: the numbers of dummies of the two symbols among all slots.
 
     Attributes:
         slots: messages that may be dummies.
@@ -193,10 +184,10 @@ class DummyCounts:
     rate: Fraction
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ of these two datasets at total ε >= 0.
+        """Lower bound of δ of these two datasets at a total ε >= 0; 0 if none is computed.
 
-        Never above the truth, 0 where no bound is computed. Summed as 𝔼[(a - e^ε b)_+] over one
-        more slot, divided by the mean of a (docs/accounting.md, K15).
+        Computed as 𝔼[(a - e^ε b)_+] over one more slot, divided by the mean of a
+        (docs/accounting.md, K15).
         """
         import numpy as np
 
@@ -223,7 +214,7 @@ class DummyCounts:
 def _excess(
     before: NDArray[np.float64], after: NDArray[np.float64], epsilon: float, error: float
 ) -> float:
-    """Σ (P - e^ε Q)_+, less the rounding of terms and `error` in the probability of an event."""
+    """Σ (P - e^ε Q)_+, less allowances for rounding and for `error` in any event's probability."""
     import numpy as np
 
     growth = math.exp(epsilon)
@@ -234,7 +225,7 @@ def _excess(
 def _near_mean(trials: int, chance: Fraction) -> NDArray[np.float64] | None:
     """Probabilities of Bin(trials, chance) in a window around the mean.
 
-    None where it is too wide.
+    None if the window would be too wide.
     """
     deviation = math.sqrt(trials * float(chance) * float(1 - chance))
     if 2 * window_reach(deviation) >= MOST_POINTS:

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _TAIL: Final = 0.025 - 1e-6
-"""Probability that noise is beyond one end of an interval, less what computing it errs by."""
+"""Probability that noise lies beyond one end of an interval, less its computation error."""
 
 _STEPS: Final = 1000
-"""Steps of a standard deviation on which noises of different weights are added; rounding each of
-them outward widens an interval by a few thousandths.
+"""Steps per standard deviation, to whose multiples noises of different weights are rounded before
+they are added; rounding each of them outward widens an interval by a few thousandths.
 """
 
 
 _BLOCKS: Final = 8
-"""Blocks of a standard deviation in which an interval takes noise of nodes together."""
+"""Number of values per standard deviation to which `NodeNoise.blocks` rounds the noise."""
 
 _RARE: Final = 1e-9
-"""Probability of an end of the noise that an interval counts as the worst value."""
+"""Probability of each tail of the noise that `NodeNoise.blocks` leaves out."""
 
 
 @lru_cache(maxsize=32)
@@ -39,8 +39,8 @@ def histogram_losses(rate: Fraction, mean: int, symbols: int, dummies: int) -> P
     """Losses of a change of one value from a to b, seen in all counts (N3).
 
     Before it u = D_a + 1 and v = D_b, after it u = D_a and v = D_b + 1. Given the sum of both, the
-    other symbols' numbers have room with probability w; the losses are 2 rate, 0, -2 rate, and
-    infinite where D_a = 2 mean or D_b = 0.
+    dummies of the other symbols have room with probability w; the losses are 2 rate, 0, -2 rate,
+    and infinite where D_a = 2 mean or D_b = 0.
 
     Raises:
         ValueError: the law is too wide to tabulate.
@@ -135,7 +135,7 @@ def _geometric_sum(rate: float, first: int, last: int) -> float:
 
 @lru_cache(maxsize=16)
 def conditional_law(rate: Fraction, mean: int, symbols: int, dummies: int) -> NDArray[np.float64]:
-    """Law of one symbol's Z, shape (2 mean + 1,), under the condition that all have room."""
+    """Law of one symbol's Z, given that all dummies have room; shape (2 mean + 1,)."""
     import numpy as np
 
     places = np.arange(-mean, mean + 1)
@@ -146,7 +146,7 @@ def conditional_law(rate: Fraction, mean: int, symbols: int, dummies: int) -> ND
 
 @lru_cache(maxsize=16)
 def least_room(rate: Fraction, mean: int, symbols: int, missed: float) -> int:
-    """Smallest sum of Z over all symbols that is exceeded with probability `missed` at most."""
+    """Smallest number that the sum of all Z exceeds with probability at most `missed`."""
     import numpy as np
 
     law = law_of_sum(rate, mean, symbols)
@@ -175,10 +175,10 @@ class NodeNoise(NamedTuple):
     nodes: int = 0
 
     def blocks(self, sign: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Values of `sign` times the noise, rounded down to few different ones, and their masses.
+        """A few values of `sign` times the noise, each rounded down, and their probabilities.
 
-        Shape (blocks,) each; the mass of all is 1 but for 1e-9, which the smallest has beside its
-        own.
+        Both have shape (blocks,). The probabilities sum to 1: that of the values left out in the
+        tails, about 1e-9 each, is added to the smallest value.
         """
         import numpy as np
 
@@ -200,7 +200,7 @@ class NodeNoise(NamedTuple):
 
 
 def noise_of_nodes(laws: Sequence[tuple[int, NDArray[np.float64]]], nodes: int) -> NodeNoise:
-    """The sum over nodes, and over `laws`, of weight times noise.
+    """The noise of all nodes together: the sum over nodes and `laws` of weight times noise.
 
     Args:
         laws: weight and law of each noise, on -reach..reach; shape (2 reach + 1,).
@@ -226,7 +226,7 @@ def noise_of_nodes(laws: Sequence[tuple[int, NDArray[np.float64]]], nodes: int) 
 
 
 def _last_likely(laws: Sequence[tuple[int, NDArray[np.float64]]], nodes: int, step: int) -> int:
-    """Smallest number of steps that the noise, rounded up in each part, exceeds rarely."""
+    """Smallest number of steps that the noise, rounded up, exceeds with probability `_TAIL`."""
     import numpy as np
 
     first, masses = _law_of_nodes(laws, nodes, step)
@@ -237,7 +237,7 @@ def _last_likely(laws: Sequence[tuple[int, NDArray[np.float64]]], nodes: int, st
 def _law_of_nodes(
     laws: Sequence[tuple[int, NDArray[np.float64]]], nodes: int, step: int = 1
 ) -> tuple[int, NDArray[np.float64]]:
-    """First value and probabilities of the noise in steps, rounded up in each part."""
+    """First value, in steps, and probabilities of the noise, whose terms are each rounded up."""
     import numpy as np
 
     parts = []

@@ -19,8 +19,8 @@ MAX_WINDOW: Final = 2**22
 """Largest lattice on which the law is tabulated: 32 MiB of float64, a quarter of a second."""
 
 TABULATION_ERROR: Final = 1e-9
-"""Allowance for rounding and aliasing of a tabulated probability; both are proven or seen far below
-it.
+"""Allowance for rounding and aliasing of a tabulated probability; both are proved, or were
+observed, to be far below it.
 """
 
 _WINDOW_TAIL: Final = 1e-12
@@ -112,8 +112,8 @@ def half_width(shape: float, epsilon: float, coverage: float = 0.95) -> int:
 def mean_of_tail(shape: float, epsilon: float, tail: float) -> float:
     """The mean of the largest `tail` share of Y: min over c of c + 𝔼[(Y - c)_+]/tail; rounded up.
 
-    Whatever has a law of smaller convex order, as a conditional mean of Y, is larger than this with
-    probability `tail` at most, and less than its negative likewise.
+    A variable that is smaller than Y in convex order, such as a conditional mean of Y, exceeds this
+    with probability at most `tail`, and is below its negative with probability at most `tail`.
 
     1. From the tabulated law, at the c where P(Y > c) is about `tail`: any c gives a true bound.
     2. Where the table would be too large and the excess kurtosis is below 1e-3: that of the normal

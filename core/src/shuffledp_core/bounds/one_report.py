@@ -22,10 +22,10 @@ MARGIN: Final = 1e-9
 """Relative error allowed for every probability and every δ."""
 
 MOST_COUNTS: Final = 2**21
-"""Most pairs of numbers of other symbols, and most pairs of counts; more have no bound."""
+"""Largest size of the tables, of other symbols' numbers and of pairs of counts."""
 
 _RARE: Final = 1e-18
-"""Numbers of other symbols at the lower end that are rarer than this are left out."""
+"""Least probability of a number of symbols at the lower end; rarer numbers are left out."""
 
 _ROUNDING: Final = 1e-14
 """Error of a mean excess, in units of the larger likelihood ratio.
@@ -46,9 +46,9 @@ class _Change(NamedTuple):
     Attributes:
         old: p(z_a - 1)/p(z_a) for the count of a.
         new: p(z_b - 1)/p(z_b) for the count of b.
-        free: the probability of such counts; never below the truth.
-        least: the same with room for all dummies; never above the truth.
-        most: the same; never below the truth.
+        free: upper bound of the probability of these counts.
+        least: lower bound of the probability of these counts and room for all dummies.
+        most: upper bound of the same.
     """
 
     old: float
@@ -88,7 +88,7 @@ class OneReport:
         return rows * columns <= MOST_COUNTS and (2 * self.mean + 1) ** 2 <= MOST_COUNTS
 
     def certified_delta(self, epsilon: float) -> float:
-        """δ at total ε >= 0; never below the truth. 1 where none is computed."""
+        """Upper bound of δ at a total ε >= 0; 1 if none is computed."""
         if not self.is_small or epsilon > _LARGEST_EPSILON:
             return 1.0
         table = _table(self)
@@ -102,7 +102,7 @@ class OneReport:
         return min(1.0, delta * (1 + 4 * MARGIN) / table.likely_low)
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ at total ε >= 0; never above the truth. 0 where none is computed."""
+        """Lower bound of δ at a total ε >= 0; 0 if none is computed."""
         if not self.is_small or epsilon > _LARGEST_EPSILON:
             return 0.0
         table = _table(self)
@@ -113,7 +113,7 @@ class OneReport:
         return min(1.0, delta * (1 - 4 * MARGIN) / table.likely_high)
 
     def _sent_alone(self, epsilon: float) -> float:
-        """Contribution to δ of counts of a above all dummies, which only the report explains."""
+        """Contribution to δ of counts of a that dummies alone cannot reach: the report is an a."""
         other = float(self.blanket / self.symbols)
         match = float(1 - self.blanket) + other
         return max(0.0, match - math.exp(epsilon) * other)

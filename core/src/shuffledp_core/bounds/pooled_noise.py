@@ -1,4 +1,4 @@
-"""Noise of nodes in the sum of several counts, given what all counts show of it.
+"""Noise of nodes in the sum of several counts, given the total that all counts reveal.
 
 docs/accounting.md, S22. Pure; uses only numpy.
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _TAIL: Final = 0.025 - 1e-6
-"""Probability that noise is beyond one end of an interval, less what computing it errs by."""
+"""Probability that noise lies beyond one end of an interval, less its computation error."""
 
 _LEAST_LIKELY: Final = 100.0
-"""A total has a conditional law if it is this many times as likely as the error of computing it."""
+"""A conditional law is computed for totals whose probability is this many times its error."""
 
 _LAW: Final = 1e-14
-"""Error of the law of one noise, all its probabilities together."""
+"""Error of the law of one noise, summed over all its probabilities."""
 
 
 @lru_cache(maxsize=64)
@@ -38,10 +38,10 @@ def noise_given_total(
 ) -> NodeNoise:
     """Noise of `cells` symbols together, given that the noise of all symbols sums to `total`.
 
-    The noises of all symbols are exchangeable, so that its expectation is total cells / symbols.
-    The law takes no account of the room that each node's dummies have, `spare` beyond their mean:
-    with room for all with probability w, a miss is at most 1/w times as likely as without the
-    condition, and the ends allow for that.
+    The noises of all symbols are exchangeable, so the expectation is total * cells / symbols. The
+    law takes no account of the room that each node's dummies have, `spare` beyond their mean: with
+    room for all with probability w, a miss is at most 1/w times as likely as without the condition,
+    and the ends allow for that.
 
     Args:
         rate: nats of one node's noise.
@@ -53,8 +53,8 @@ def noise_given_total(
         total: sum of the noises of all nodes in all symbols.
 
     Returns:
-        The noise without laws. For a total that is too unlikely to be noise of the nodes, its ends
-        are those of all that the nodes can draw.
+        The noise, with empty `laws`. If the total is too unlikely as noise of the nodes, its ends
+        are the largest sums that the nodes can draw at all.
     """
     import numpy as np
 

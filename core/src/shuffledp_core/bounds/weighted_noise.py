@@ -1,4 +1,4 @@
-"""How far a weighted sum of many noises of nodes reaches: exact laws, by their transforms.
+"""Half-widths of weighted sums of many noises of nodes: exact laws, by their transforms.
 
 docs/accounting.md, N10. Pure; uses only numpy.
 """
@@ -21,27 +21,27 @@ noises lies outside with probability 1e-7 at most.
 """
 
 TERMS: Final = 2048
-"""Points of the transform: beyond them it is below 1e-9, whatever the law."""
+"""Number of points of the transform; beyond them it is below 1e-9 for every law."""
 
 SMOOTHING: Final = 0.0125
-"""Standard deviation of Gaussian noise that is added, in those of the sum: a law on few points has
-a transform that does not fall by itself.
+"""Standard deviation of a Gaussian noise that is added, in standard deviations of the sum. It makes
+the transform fall; that of a law on few points does not fall by itself.
 """
 
 ALLOWANCE: Final = 4 * SMOOTHING
-"""By how much intervals are longer for it, in standard deviations of the sum."""
+"""Amount by which half-widths grow for the smoothing, in standard deviations of the sum."""
 
 _BEYOND: Final = 1e-4
-"""Probability that the added noise exceeds its allowance, or the sum its circle, and rounding."""
+"""Allowance: the added noise exceeds `ALLOWANCE`, the sum leaves the circle, and rounding."""
 
 _ROWS: Final = 64
-"""Laws that are computed together."""
+"""Number of laws that are computed at a time."""
 
 _NEGLIGIBLE: Final = 1e-11
-"""Terms of a transform below this may be larger than the truth: no factor is above 1."""
+"""Terms below this are not refined further: each factor is at most 1, so they cannot grow."""
 
 _STEP: Final = 0.01
-"""Steps of a width, in standard deviations of the sum."""
+"""Resolution of a half-width, in standard deviations of the sum."""
 
 
 class CountNoise(NamedTuple):
@@ -76,7 +76,7 @@ class CountNoise(NamedTuple):
         return max(0.0, float(law.at_most(np.array([self.spare]))[0]) - law.error)
 
     def largest_sum(self, terms: int, missed: float) -> int:
-        """Least number that a sum of this many noises exceeds with probability `missed` at most."""
+        """Smallest number that `terms` noises together exceed with probability at most `missed`."""
         import numpy as np
 
         law = law_of_sum(self.rate, self.mean, terms)
@@ -87,7 +87,7 @@ class CountNoise(NamedTuple):
     def widths(
         self, weights: NDArray[np.float64], nodes: int, missed: float
     ) -> NDArray[np.float64]:
-        """Half-widths that weighted sums of counts exceed with probability `missed` at most.
+        """Half-widths that the noise in weighted sums of counts exceeds with probability `missed`.
 
         Args:
             weights: shape (sums, counts).
@@ -134,7 +134,7 @@ def half_widths(
 
     Args:
         weights: different weights of each sum, shape (sums, kinds).
-        numbers: how many independent noises have each, same shape.
+        numbers: how many independent noises have each weight, same shape.
         noise: rate and mean of every noise, whose law is that of `noise_transform`.
         deviations: standard deviation of each sum, above 0, shape (sums,).
         missed: from 1e-3 to 0.5.
@@ -159,7 +159,7 @@ def _some_widths(
     noise: tuple[Fraction, int],
     missed: float,
 ) -> NDArray[np.float64]:
-    """The widths of sums of standard deviation 1."""
+    """The half-widths of sums that are scaled to a standard deviation of 1."""
     import numpy as np
 
     frequencies = 2 * np.pi / PERIOD * np.arange(1, TERMS + 1)

@@ -1,7 +1,8 @@
 """Binomial laws on windows around their means.
 
-Pure; numpy alone. The relative error of a probability is at most 1e-10 for up to 2^18 points, and
-the probability outside a window is below 1e-15 (Bernstein: nine standard deviations and 40 points).
+Pure; uses only numpy. The relative error of a probability is at most 1e-10 for up to 2^18 points,
+and the probability outside a window is below 1e-15 (Bernstein: nine standard deviations and 40
+points).
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ def binomial_law(trials: int, chance: Fraction) -> tuple[int, NDArray[np.float64
 
 
 def window_reach(deviation: float) -> int:
-    """Points of a binomial window on each side of its mean."""
+    """Number of points of a binomial window on each side of the mean."""
     return math.ceil(9 * deviation) + 40
 
 
 def binomial_masses(trials: int, chance: Fraction, first: int, last: int) -> NDArray[np.float64]:
-    """Probabilities of `first` to `last` successes, from the ratios of neighbours; of sum 1."""
+    """Probabilities of `first` to `last` successes, from ratios of neighbours, scaled to sum 1."""
     import numpy as np
 
     successes = np.arange(first, last, dtype=np.float64)
