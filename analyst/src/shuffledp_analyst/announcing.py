@@ -26,7 +26,7 @@ from shuffledp_core.transport.announce import manifest_topic
 
 
 async def open_round(running: RunningRound) -> bytes:
-    """Opens a planned round and returns its announcement; steps of docs/protocol.md, "Opening"."""
+    """Open a planned round; return its announcement. Steps of docs/protocol.md, "Opening"."""
     services, plan, round_id = running.services, running.round.plan, running.round_id
     signed, proof = await services.peers.certify(round_id, plan)  # 2
     # Only now: certifying may take long, and must not shorten the time for submissions.
@@ -97,17 +97,17 @@ async def _countersign(running: RunningRound, name: str, manifest: Signed) -> Si
 def resume_round(running: RunningRound) -> None:
     """Resume a round that an earlier process announced, from the files of the round.
 
-    Nodes and accountant are asked again: closing, statuses, headers and the settlement are
-    idempotent, and the batch lies verified on the disk.
+    Nodes and accountant are called again: closing, statuses, headers and the settlement are
+    idempotent, and a complete batch on the disk was verified before it was stored.
 
-    1. The announcement is our own, its certificate the accountant's.
-    2. Until the entry node may have been told to close, submissions stay open until their closing
-       time.
-    3. A batch that was complete is the last node's.
+    1. Check that the announcement is signed by this analyst, and its certificate by the accountant.
+    2. Accept submissions until their closing time, unless the entry node may have been told to
+       close.
+    3. If the batch is complete, check that its header is signed by the last node.
 
     Raises:
         UnknownRoundError: the round was never announced.
-        DocumentError: step 1 or 3, the files are not what was written.
+        DocumentError: in step 1 or 3, the files are not what this analyst wrote.
     """
     services, round_id = running.services, running.round_id
     data = services.records.files(round_id).announcement()  # 1

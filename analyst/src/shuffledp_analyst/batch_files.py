@@ -24,7 +24,7 @@ class BatchFiles:
     def commit(self, header: Signed) -> Path:
         """Commit a complete batch, verified and flushed, with its header.
 
-        Returns its lasting place.
+        Returns the batch's final path.
         """
         batch = self.path
         # The header first: the batch counts from its rename on, and without a header no one could
@@ -52,9 +52,9 @@ class BatchFiles:
         return Signed.from_bytes(read_file(self._folder, "header.json")) if batch.exists() else None
 
     def count_attempt(self) -> int:
-        """Counts an attempt to decode the complete batch.
+        """Record an attempt to decode the complete batch.
 
-        Returns the number of attempts, this one included.
+        Returns the number of attempts, including this one.
         """
         path = self._folder / "attempts"
         attempts = path.stat().st_size + 1 if path.exists() else 1
@@ -62,7 +62,7 @@ class BatchFiles:
         return attempts
 
     def forget_attempts(self) -> None:
-        """Record that the complete batch was decoded."""
+        """Forget the attempts, because the complete batch was decoded."""
         (self._folder / "attempts").unlink(missing_ok=True)
 
     def keep_opened(self, board: bytes, history: bytes) -> None:
@@ -93,7 +93,7 @@ class BatchFiles:
 
 
 def read_file(folder: Path, name: str) -> bytes:
-    """The bytes of a round's file; `UnknownRoundError` if there is none."""
+    """The bytes of a round's file; raises `UnknownRoundError` if there is none."""
     try:
         return (folder / name).read_bytes()
     except FileNotFoundError as error:
@@ -102,7 +102,7 @@ def read_file(folder: Path, name: str) -> bytes:
 
 
 def published_file(folder: Path, name: str) -> Path:
-    """The path of a published round's file; `UnknownRoundError` if there is none."""
+    """The path of a published round's file; raises `UnknownRoundError` if there is none."""
     path = folder / name
     if not (folder / "result.json").exists() or not path.exists():
         plain = "" if name == "board" else "plain, "
@@ -113,7 +113,7 @@ def published_file(folder: Path, name: str) -> Path:
 
 
 def number_in(path: Path) -> int | None:
-    """The decimal number in a file, 1 to 18 digits long; None without a file."""
+    """The decimal number in a file, 1 to 18 digits long; None if there is no file."""
     try:
         with path.open("rb") as file:
             text = file.read(19)

@@ -20,7 +20,7 @@ from shuffledp_core.mixproof.history import Inquiry
 from shuffledp_core.runtime.tasks import in_thread
 
 Ask: TypeAlias = Callable[[int, Inquiry], Awaitable[Inquiry]]
-"""Asks the node at a position to continue; raises `UnansweredError` if it does not."""
+"""Asks the node at a position to continue an inquiry; raises `UnansweredError` if it does not."""
 
 T = TypeVar("T")
 
@@ -30,15 +30,15 @@ async def trace_accusation(
 ) -> Transcript:
     """Trace an accusation by the party at `position`; return the transcript.
 
-    1. Every accused record fails to decrypt (T1, T2).
-    2. The nodes before, the nearest first, continue every trace, down to a claim (T3 to T5).
-       Enough users are left without those who are named; otherwise no keys are traced.
-    3. The nodes from the first on lead the keys of every user named to the accuser (T6).
+    1. Check that every accused record fails to decrypt (T1, T2).
+    2. The nodes before it, the nearest first, continue every trace to a claim (T3 to T5). If too
+       few users remain without those who are named, the trace ends here.
+    3. The nodes, from the first on, follow the keys of every named user to the accuser (T6).
 
     Raises:
-        BadBlameError: naming the party whose statement does not verify.
-        TooFewReportsError: step 2.
-        UnansweredError: a node did not continue, asked twice; no party is proved guilty.
+        BadBlameError: a statement does not verify; the message names the party.
+        TooFewReportsError: too few users remain in step 2.
+        UnansweredError: a node did not continue after two calls; no party is proved guilty.
     """
     inquiry = Inquiry(
         position,
@@ -61,10 +61,11 @@ async def trace_accusation(
 
 
 async def once_more(call: Callable[[], Awaitable[T]]) -> T:
-    """Make a call, and repeat it once if the answer was missing or damaged.
+    """Make a call; repeat it once if the answer was missing or damaged.
 
     Raises:
-        UnansweredError, MalformedDocumentError: both times. Other errors pass at once.
+        UnansweredError, MalformedDocumentError: the second call failed, too. Other errors are
+            raised at once.
     """
     try:
         return await call()

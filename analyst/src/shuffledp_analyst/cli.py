@@ -43,7 +43,7 @@ VersionOption = Annotated[
 
 
 async def serve(config: AnalystConfig) -> None:
-    """Runs the analyst until SIGTERM or SIGINT.
+    """Run the analyst until SIGTERM or SIGINT.
 
     Raises `ConfigError` for a configuration that cannot work.
     """

@@ -39,11 +39,11 @@ from shuffledp_core.vocabulary import Outcome
 from shuffledp_proto.v1 import batch_pb2
 
 BOARD_BYTES: Final = 2**16
-"""Length of one piece of a board, held in memory for every slow reader."""
+"""Length in bytes of one piece of a board; one piece is in memory for every reader."""
 
 
 class ShownResult(NamedTuple):
-    """A round's signed result, the nodes' discards, and the log's proof; empty if missing."""
+    """A round's signed result, the nodes' discards, and the log's proof; any may be empty."""
 
     result: bytes
     discards: tuple[bytes, ...]
@@ -75,9 +75,9 @@ class Coordinator:
     async def run(self) -> None:
         """Background task: resume what a crash interrupted, then wait for the first broken round.
 
-        If not even a round's failure can be recorded, the process ends, and the next start resumes
+        If a round's failure cannot even be recorded, the process ends, and the next start resumes
         the round from its record. A record that cannot be read does not end the process: it is set
-        aside. Cancelling this stops all rounds where they are.
+        aside. Cancelling this task stops all rounds where they are.
         """
         for round_id in self._services.records.find_unfinished():
             try:
@@ -155,18 +155,18 @@ class Coordinator:
     # For the operator
 
     async def open(self, plan: bytes, named: str = "") -> tuple[str, bytes]:
-        """Opens a round from the JSON of a plan; returns its identifier and announcement.
+        """Open a round from the JSON of a plan; return its identifier and announcement.
 
         Args:
-            plan: what to ask.
-            named: identifier that the operator has drawn; a round that has it already is not opened
-                again.
+            plan: the JSON of the plan.
+            named: identifier that the operator has drawn; an existing round of this name is not
+                opened again.
 
         Raises:
             ConfigError: the plan is impossible.
-            RoundStateError: the name stands for another plan, or for a round that was never
-                announced.
-            UnreachableError: the named round is not resumed yet after a restart; ask again.
+            RoundStateError: the round of this name has another plan, or was never announced.
+            UnreachableError: the named round is not resumed yet after a restart; the call may be
+                repeated.
             DiskError: this analyst's disk refused to keep the round.
             ShuffleDPError: the opening failed, and the round with it.
         """
@@ -223,7 +223,7 @@ class Coordinator:
     def _require_resumed(self, round_id: str) -> None:
         """Raise `UnreachableError` for a round that `run` has not resumed yet.
 
-        `UnknownRoundError` without a record.
+        Raises `UnknownRoundError` for a round without a record.
         """
         if not self._services.records.files(round_id).has_ended():
             self._services.records.files(round_id).plan()
@@ -236,7 +236,7 @@ class Coordinator:
 
         Raises:
             UnknownRoundError: there is no such round.
-            UnreachableError: it is not resumed yet after a restart; ask again.
+            UnreachableError: it is not resumed yet after a restart; the call may be repeated.
         """
         progress = self._progress.get(round_id)
         if progress is None:
@@ -247,7 +247,7 @@ class Coordinator:
             yield event
 
     def end_submissions(self, round_id: str) -> None:
-        """Closes submissions now; harmless when they have ended already."""
+        """Close submissions now; harmless if they are closed already."""
         running = self._rounds.get(round_id)
         if running is not None:
             running.end_submissions()
@@ -255,7 +255,7 @@ class Coordinator:
             self.ending(round_id)
 
     def abort(self, round_id: str, reason: str) -> None:
-        """Aborts a running round; `RoundStateError` for an ended one."""
+        """Abort a running round; raise `RoundStateError` if it has ended."""
         running = self._rounds.get(round_id)
         if running is not None:
             running.abort(reason)
@@ -277,7 +277,7 @@ class Coordinator:
 
         Raises:
             AccessDenied: the caller is not the last node of that round.
-            UnknownRoundError: no such round here.
+            UnknownRoundError: the analyst has no such round.
             UnreachableError: the round is not resumed yet after a restart; the sender tries again.
             ShuffleDPError: as `RunningRound.deliver`.
         """
@@ -324,7 +324,11 @@ class Coordinator:
         raise UnknownRoundError("no round is open; name a round, or wait for the next one")
 
     def ending(self, round_id: str) -> ShownResult:
-        """A round's result with related documents; `UnknownRoundError` before it may be shown."""
+        """A round's result with related documents.
+
+        Raises `UnknownRoundError` while there is no result, or while it is not in the public log
+        yet.
+        """
         if round_id in self._services.unlogged:
             raise UnknownRoundError(f"the result of round {round_id} is not in the public log yet")
         files = self._services.records.files(round_id)
@@ -333,7 +337,7 @@ class Coordinator:
     def board(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
         """The published board in chunks with their offsets.
 
-        `UnknownRoundError` when there is none.
+        Raises `UnknownRoundError` if there is none.
         """
         return _file_chunks(self._services.records.files(round_id).board())
 
@@ -344,7 +348,7 @@ class Coordinator:
     def history(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
         """The published history in chunks with their offsets.
 
-        `UnknownRoundError` when there is none.
+        Raises `UnknownRoundError` if there is none.
         """
         return _file_chunks(self._services.records.files(round_id).history())
 

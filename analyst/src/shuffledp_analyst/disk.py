@@ -30,13 +30,13 @@ def typed_disk_errors() -> Iterator[None]:
 
 
 async def write_when_room(write: Callable[[], Awaitable[T]]) -> T:
-    """Repeats a write until the disk has room for it.
+    """Repeat a write until the disk has room for it; return its result.
 
     Args:
-        write: what to repeat; where it fails, it must leave a state from which it can be repeated.
+        write: the write; if it fails, it must leave a state from which it can be repeated.
 
     Raises:
-        OSError: the disk refused it for another reason than a lack of room.
+        OSError: the write failed for another reason than a full disk.
     """
     log = structlog.get_logger()
     pause = RETRY_SECONDS

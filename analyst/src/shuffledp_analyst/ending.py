@@ -60,7 +60,7 @@ class AnalystServices:
         )
 
     def withdraw(self, round_id: str) -> None:
-        """Clear the announcement at the broker, so that devices do not take the round as open."""
+        """Clear the announcement at the broker, so that devices do not consider the round open."""
         self.publish(manifest_topic(self.deployment, round_id), b"")
 
     def announce_end(self, round_id: str, progress: Progress) -> None:
@@ -115,9 +115,9 @@ async def end_published(
 ) -> None:
     """Log and announce the result on disk, and have every node erase the round.
 
-    The operator is not kept waiting for witnesses that are away: after `recovery_seconds` the
-    result is announced without its proof, and devices that require one ask again.
-    Returns when nothing is left to do.
+    The operator does not wait for unreachable witnesses: after `recovery_seconds` the result is
+    announced without its proof, and devices that require one ask again. Returns when nothing is
+    left to do.
     """
     logging = asyncio.ensure_future(_log_result(services, round_id))
     try:
@@ -134,7 +134,7 @@ async def end_published(
 
 
 async def _export_board(services: AnalystServices, round_id: str) -> None:
-    """Copy board and tiles into the web server's folder; the analyst serves them, too."""
+    """Copy board and tiles into the web server's folder. The analyst also serves them itself."""
     public = services.config.public
     if public is None:
         return
@@ -171,10 +171,10 @@ async def _log_result(services: AnalystServices, round_id: str) -> None:
 
 
 class Discarding:
-    """Collects each node's discard, then asks the accountant for a release if that is sound.
+    """Collects each node's discard, then asks the accountant for a release if it is sound.
 
     Releasing is sound if every node of the route signs that it forwarded nothing: one of them is
-    honest by assumption, and under its layer nothing can be read. docs/protocol.md, section
+    honest by assumption, and without it no one can read the messages. docs/protocol.md, section
     "Discards".
     """
 
@@ -213,7 +213,7 @@ class Discarding:
         return True
 
     async def persist(self, seconds: float) -> None:
-        """Repeats `attempt` until nothing is left to do, or for `seconds`."""
+        """Repeat `attempt` until nothing is left to do, for at most `seconds`."""
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + seconds, RETRY_SECONDS
         while not await self.attempt():

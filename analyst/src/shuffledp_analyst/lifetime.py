@@ -69,7 +69,7 @@ async def _run_stages(running: RunningRound, watchers: list[asyncio.Task[None]])
 
 
 def _adopt_failure(running: RunningRound, life: asyncio.Task[None]) -> None:
-    """Make the error that ended the stages the round's failure, unless it already has one."""
+    """Record the error that ended the stages as the round's failure, unless it has one already."""
     error = None if life.cancelled() else life.exception()
     if isinstance(error, ShuffleDPError):
         running.fail(error)

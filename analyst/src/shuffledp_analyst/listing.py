@@ -38,9 +38,9 @@ def page_of_rounds(records: Records, after: str, limit: int) -> tuple[list[Summa
     """A page of rounds, newest first, and True if there are older rounds.
 
     Args:
-        records: of this analyst.
-        after: the last round of the page before; empty: from the newest on.
-        limit: rounds of the page; 0, or more than `MOST_ROUNDS`: `MOST_ROUNDS`.
+        records: all rounds of this analyst.
+        after: the last round of the previous page; empty to begin with the newest.
+        limit: most rounds of the page; 0 or more than `MOST_ROUNDS` means `MOST_ROUNDS`.
 
     Raises:
         UnknownRoundError: `after` is not a round of this analyst.

@@ -1,8 +1,8 @@
 """Metrics of the analyst, and the state of the newest round at every node.
 
-Series of one round would grow without end if they named the round, so there is one set of them, for
-the round that was opened last; it keeps its last figures when that round has ended. The log and the
-results name rounds.
+If the metrics of a round named it, their number would grow without end. So there is one set of
+them, for the round that was opened last, and it keeps its last values when that round has ended.
+For earlier rounds see the log and the results.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class RoundView:
 class NewestRound(Collector):
     """A Prometheus collector: unfinished rounds by stage, and the newest round by node.
 
-    Only ever reads.
+    It only reads.
 
-    `running` gives the rounds in work; `newest` the one that was opened last, None before there is
-    any.
+    `running` returns the running rounds; `newest` the one that was opened last, or None before the
+    first.
     """
 
     def __init__(

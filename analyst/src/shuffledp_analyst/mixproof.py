@@ -47,10 +47,10 @@ class OpenedBatch:
 def check_route_keys(certificate: Certificate, signed: Signed, keys: Sequence[Signed]) -> None:
     """Check the mixing keys of a whole route, whose round keys are already verified.
 
-    There are none in a plain round.
+    In a plain round, check that the round keys contain no mixing keys.
 
     Raises:
-        RoundKeyError: naming the node.
+        RoundKeyError: a key does not verify; the message names its node.
     """
     route = [from_json(key.body, RoundKey) for key in keys]
     check_mix(certificate, route)
@@ -112,19 +112,20 @@ class ProvableMixing:
         )
 
     async def open(self, header: BatchHeader, batch: bytes, identity: Identity) -> OpenedBatch:
-        """Check and decrypt the last node's batch, H1 to H6 and F1 to F4.
+        """Check and decrypt the last node's batch: H1 to H6 and F1 to F4 of docs/mixing.md.
 
-        Traces records that fail to decrypt.
+        Records that fail to decrypt are traced to their users.
 
         Args:
-            header: the last node's, which says how long the history is.
-            batch: history and records, whose digest is checked.
-            identity: the analyst's own.
+            header: the last node's header, which states the length of the history.
+            batch: history and records, whose digest is already checked.
+            identity: the analyst's own identity.
 
         Raises:
             BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: the batch
                 does not verify; the message names the party at fault, if there is one.
-            BadBatchError: the header counts other reports than list and exclusions leave.
+            BadBatchError: the header counts more or fewer reports than remain of the list after the
+                exclusions.
         """
         analyst, history = await in_thread(self._receive, header, batch, identity)
         accused = await in_thread(analyst.accuse, system_random)

@@ -1,6 +1,6 @@
 """The analyst's checks before a round is announced, and its signed manifest. Pure.
 
-docs/protocol.md, section "Opening". No answer of another party is passed on unverified.
+docs/protocol.md, section "Opening". The analyst verifies every answer before it passes it on.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ MiB).
 
 
 def read_plan(data: bytes, roster: Roster) -> RoundPlan:
-    """Parses the operator's plan and checks it against the roster.
+    """Parse the operator's plan and check it against the roster.
 
-    1. It parses strictly.
+    1. It parses without unknown fields.
     2. Its population is in the roster.
     3. Its route has 2 to 16 parties of the roster, all nodes (the plan itself refuses repeats).
     4. Suite and mechanism are known; a histogram's result fits into a document.
 
     Raises:
-        UsageError: the plan says something impossible, with the value.
+        UsageError: the plan contains an impossible value, which the message names.
         ConfigError: unknown suite.
     """
     try:  # 1
@@ -109,11 +109,11 @@ def check_plan_certificate(
     plan: RoundPlan,
     closes_at: int,
 ) -> Certificate:
-    """Verifies the accountant's certificate of the plan.
+    """Verify the accountant's certificate of the plan.
 
-    1. Signed by the accountant, for this round and deployment, at stage "plan".
-    2. For this plan: population, mechanism, domain, reports, colluding users, route, adjacency,
-       delta.
+    1. It is signed by the accountant, for this round and deployment, at stage "plan".
+    2. It is for this plan: population, mechanism, domain, reports, colluding users, route,
+       adjacency, delta.
     3. Its claim holds, and it does not expire before submissions close.
     4. Its messages carry information.
 
@@ -157,12 +157,13 @@ def check_plan_certificate(
 def check_log_proof(
     proof: bytes, roster: Roster, certificate: Certificate, signed: Signed
 ) -> str | msgspec.UnsetType:
-    """Check the proof that a plan's certificate is logged; return it as announcements carry it.
+    """Check the proof that a plan's certificate is logged; return it in an announcement's form.
 
-    Devices would refuse a round without it; better to fail before it opens.
+    Devices would refuse a round without this proof, so the round fails here, before it opens.
 
     Raises:
-        DocumentError: the roster names witnesses of the log, and the proof does not show it.
+        DocumentError: the roster names witnesses of the log, and the proof does not show that the
+            certificate is logged.
     """
     if roster.log_terms is None:
         return msgspec.UNSET
@@ -182,7 +183,7 @@ def check_final_certificate(
     Only what depends on the number of reports that arrived may differ.
 
     Raises:
-        DocumentError: not the accountant's, or for other parameters.
+        DocumentError: it is not signed by the accountant, or is for other parameters.
     """
     certificate = verify_from(accountant, signed, Certificate)
     for field, actual, expected in (

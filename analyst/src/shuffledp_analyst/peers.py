@@ -40,7 +40,7 @@ from shuffledp_proto.v1 import (
 )
 
 RETRY_SECONDS: Final = 0.2
-"""Pause before a party that did not answer is asked again; it doubles up to `MAX_RETRY_SECONDS`."""
+"""First pause before an unanswered call is repeated; it doubles up to `MAX_RETRY_SECONDS`."""
 
 MAX_RETRY_SECONDS: Final = 5.0
 
@@ -83,7 +83,7 @@ class Peers:
     async def _channel(self, party: Party) -> AsyncIterator[grpc.aio.Channel]:
         """Context with a channel to the party.
 
-        Errors in this block name it, because a result shows only their text.
+        Errors in this block name the party, because a result shows only their text.
         """
         async with channel_to(party, self._config.keys, self.roster) as channel:
             sent_at = now()
@@ -107,7 +107,7 @@ class Peers:
     async def certify(self, round_id: str, plan: RoundPlan) -> tuple[Signed, bytes]:
         """Request the plan's certificate, which charges the ledger; unverified.
 
-        With it comes the proof that it is in the public log, empty where devices need none.
+        Also returns the proof that it is in the public log, which is empty if devices need none.
         """
         request = accountant_pb2.CertifyRequest(round_id=round_id, plan=to_json(plan))
         async with self._accountants() as stub:
@@ -119,7 +119,7 @@ class Peers:
     ) -> Signed:
         """Request the final certificate, from the batch headers of all nodes in route order.
 
-        Not verified yet.
+        The certificate is not verified yet.
         """
         request = accountant_pb2.SettleRequest(
             round_id=round_id,
@@ -132,9 +132,9 @@ class Peers:
         return Signed.from_bytes(response.certificate)
 
     async def log_result(self, round_id: str, digest: str) -> bytes:
-        """Have a result added to the public log; return the proof.
+        """Have a result added to the public log; return the proof of that.
 
-        Returns the proof that it is there, not verified yet; empty where devices need none.
+        The proof is not verified yet; it is empty if devices need none.
         """
         request = accountant_pb2.LogResultRequest(round_id=round_id, digest=digest)
         async with self._accountants() as stub:
@@ -159,7 +159,7 @@ class Peers:
     ) -> Signed:
         """Request a node's round key; unverified.
 
-        `before`: those of the nodes before, in a verified round.
+        `before`: the round keys of the nodes before this one, in a verified round.
         """
         route = [key.to_bytes() for key in before]
         request = node_pb2.PrepareRoundRequest(
@@ -263,8 +263,8 @@ class Peers:
         """Yield a node's status at every change, across its restarts, until the round ends.
 
         Raises:
-            UnreachableError: it was away longer than `recovery_seconds`.
-            UnknownRoundError: it has lost the round.
+            UnreachableError: the node was unreachable for longer than `recovery_seconds`.
+            UnknownRoundError: the node has lost the round.
         """
         loop = asyncio.get_running_loop()
         lost: float | None = None
@@ -307,14 +307,15 @@ class Peers:
     async def persistently(
         self, call: Callable[[], Awaitable[T]], seconds: float | None = None
     ) -> T:
-        """Repeat an idempotent call as long as its party does not answer.
+        """Repeat an idempotent call until its party answers.
 
         Args:
-            call: what to repeat.
-            seconds: for how long; None for `recovery_seconds`.
+            call: the call to repeat.
+            seconds: how long to repeat it; None for `recovery_seconds`.
 
         Raises:
-            UnreachableError: the party did not answer in all that time. Other errors pass at once.
+            UnreachableError: the party did not answer in that time. Other errors are raised at
+                once.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._config.recovery_seconds if seconds is None else seconds)

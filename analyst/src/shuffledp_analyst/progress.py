@@ -40,9 +40,9 @@ class NodeStatus:
 
     The phase is OPEN, MIXING, RELAYING, DONE, FAILED, or "" for any other.
 
-    `done` of `total` records are through the present phase; `seconds` are those of finished phases.
-    DONE comes with the signed header of the batch that was relayed, not verified yet. `accused`
-    records of a verified round do not decrypt at the node, which waits until they are traced.
+    `done` of `total` records have passed the present phase; `seconds` are the durations of finished
+    phases. With DONE comes the signed header of the relayed batch, not verified yet. In a verified
+    round, `accused` records failed to decrypt at the node, which waits until they are traced.
     """
 
     phase: str
@@ -89,7 +89,7 @@ class Progress:
         return [event for _, event in list(self._newest.values())]
 
     def durations(self) -> dict[str, float]:
-        """Seconds of every finished stage, by "stage" or "stage node"; rounded to milliseconds."""
+        """Seconds that every finished stage took, to 3 decimals, by "stage" or "stage node"."""
         return {
             f"{event.stage} {event.node}".rstrip(): round(event.seconds, 3)
             for event in self.events()

@@ -45,9 +45,9 @@ class Records:
     def create(self, round_id: str, plan: RoundPlan) -> None:
         """Record a new round before any party is called.
 
-        After an `OSError` nothing of it is left.
+        After an `OSError` nothing of the round is left.
 
-        The accountant charges the round's budget next: after a crash only this record knows whose
+        The accountant charges the round's budget next; after a crash, only this record shows which
         charge to release.
         """
         folder = self._path(round_id)
@@ -62,7 +62,7 @@ class Records:
     def is_known(self, round_id: str) -> bool:
         """True if this round was ever recorded here, even if its folder was set aside.
 
-        Raises as `files`.
+        Raises `UnknownRoundError` as `files` does.
         """
         return self._path(round_id).exists() or self._aside(round_id).exists()
 
@@ -97,7 +97,7 @@ class Records:
     def set_aside(self, round_id: str) -> Path:
         """Rename the folder of an unreadable round, so that no later start finds it.
 
-        Returns its new place.
+        Returns the folder's new path.
         """
         aside = self._aside(round_id)
         self._path(round_id).rename(aside)

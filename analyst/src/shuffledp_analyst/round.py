@@ -5,8 +5,8 @@ Legal orders of calls, from `Stage.PLANNED`:
     open -> end_submissions -> close and deliver, in either order -> begin_decoding ->
     begin_certifying -> publish
 
-`fail` is legal from every stage but the two last ones, PUBLISHED and FAILED. Every other order is
-a `RoundStateError` and changes nothing. docs/protocol.md, section "Rounds".
+`fail` is legal in every stage except the final ones, PUBLISHED and FAILED. A call in any other
+order raises `RoundStateError` and changes nothing. docs/protocol.md, section "Rounds".
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ class RoundLifecycle:
             )
 
     def open(self, geometry: Geometry, most_history: int = 0) -> None:
-        """Records that every node countersigned; submissions are accepted. PLANNED -> OPEN.
+        """Record that every node countersigned; submissions are accepted. PLANNED -> OPEN.
 
-        `most_history` bounds what comes in front of the records of a verified round, bytes.
+        `most_history`: largest length in bytes of the history in front of a verified round's
+        records.
         """
         self._require(RoundStage.PLANNED)
         self.geometry = geometry
@@ -78,11 +79,11 @@ class RoundLifecycle:
         self.stage = RoundStage.CLOSING
 
     def close(self, accepted: int) -> None:
-        """Records that the entry node closed with `accepted` reports. Stays CLOSING.
+        """Record that the entry node closed with `accepted` reports. Stays CLOSING.
 
         Raises:
-            CountMismatchError: more or fewer than the manifest allows, or than the delivered batch
-                holds.
+            CountMismatchError: `accepted` is not a number that the manifest allows, or not that of
+                the delivered batch.
         """
         self._require(RoundStage.CLOSING)
         if not self.plan.min_reports <= accepted <= self.plan.max_reports:
@@ -97,14 +98,16 @@ class RoundLifecycle:
         self.accepted = accepted
 
     def check_batch(self, header: BatchHeader) -> int:
-        """Checks a genuine batch header; returns the length in bytes of its batch. Stays CLOSING.
+        """Check a genuine batch header; return the length in bytes of its batch. Stays CLOSING.
 
         1. It is for this round and for the position behind the last node.
-        2. Its reports are as many as the entry node accepted; or as the manifest allows while that
-           is not known, and in a verified round, whose list says it.
-        3. Its records are reports times messages per report, and the dummies of every node, less
-           those dropped, which are not too many.
-        4. The history in front of them is there only in a verified round, and not too long.
+        2. Its number of reports is the one that the entry node accepted. If that is not known yet,
+           and in a verified round, whose list of claims states it, the number only has to be one
+           that the manifest allows.
+        3. Its number of records is reports times messages per report, plus the dummies of every
+           node, less the dropped ones, which are not too many.
+        4. Only in a verified round is there a history in front of the records, and it is not too
+           long.
 
         Raises:
             ForeignDocumentError: step 1.
@@ -163,7 +166,7 @@ class RoundLifecycle:
         return history
 
     def deliver(self, header: BatchHeader) -> None:
-        """Records that the batch of a checked header is complete and on disk. Stays CLOSING."""
+        """Record that the batch of a checked header is complete and on disk. Stays CLOSING."""
         self._require(RoundStage.CLOSING)
         if self.batch is not None:
             raise RoundStateError(f"round {self.round_id} already has its batch")
@@ -183,12 +186,12 @@ class RoundLifecycle:
         return self.accepted, self.batch
 
     def begin_certifying(self) -> None:
-        """Records that the board is checked and counted. DECODING -> CERTIFYING."""
+        """Record that the board is checked and counted. DECODING -> CERTIFYING."""
         self._require(RoundStage.DECODING)
         self.stage = RoundStage.CERTIFYING
 
     def publish(self) -> None:
-        """Records that the result is on disk. CERTIFYING -> PUBLISHED."""
+        """Record that the result is on disk. CERTIFYING -> PUBLISHED."""
         self._require(RoundStage.CERTIFYING)
         self.stage = RoundStage.PUBLISHED
 

@@ -41,8 +41,8 @@ from shuffledp_core.errors import RoundFailed, UnknownRoundError
 from shuffledp_core.runtime.files import commit_part, open_part, write_atomic
 
 MAX_DISCARD_BYTES: Final = 4096
-"""Several times the length of a discard; an overlong one of one node must not keep those of others
-from devices.
+"""Several times the length of a discard. A longer one is left out, so that one node cannot prevent
+devices from getting those of the other nodes.
 """
 
 _LOG_PROOF: Final = "log.tlog-proof"
@@ -57,7 +57,7 @@ class RoundFiles:
         self.tiles = TileFiles(folder)
 
     def plan(self) -> RoundPlan:
-        """The plan of a round that is known."""
+        """The plan of a recorded round."""
         return from_json(read_file(self._folder, "plan.json"), RoundPlan)
 
     def keep_announcement(self, announcement: bytes) -> None:
@@ -65,7 +65,7 @@ class RoundFiles:
         write_atomic(self._folder / "announcement.json", announcement)
 
     def announcement(self) -> bytes:
-        """The stored announcement; `UnknownRoundError` if there is none."""
+        """The stored announcement; raises `UnknownRoundError` if there is none."""
         return read_file(self._folder, "announcement.json")
 
     def mark_closing(self) -> None:
@@ -79,9 +79,7 @@ class RoundFiles:
     def closed_at(self, now: int) -> int:
         """Return when the entry node closed the round; record `now` if nothing is recorded.
 
-        In milliseconds since 1970.
-
-        A damaged record counts as none.
+        In milliseconds since 1970. A damaged record is treated as missing.
         """
         path = self._folder / "closed"
         recorded = number_in(path)
@@ -97,7 +95,7 @@ class RoundFiles:
     def publish(self, result: Signed) -> None:
         """Turn the batch into the public board, and end the round.
 
-        After this returns it stays published.
+        Once this returns, the round stays published.
 
         Raises:
             RoundFailed: the result is longer than any document may be; nothing was changed.
@@ -137,7 +135,7 @@ class RoundFiles:
         write_atomic(self._folder / "result.json", result.to_bytes())
 
     def result(self) -> bytes:
-        """The signed result; `UnknownRoundError` until the round has ended."""
+        """The signed result; raises `UnknownRoundError` until the round has ended."""
         return read_file(self._folder, "result.json")
 
     def keep_log_proof(self, proof: bytes) -> None:
@@ -154,7 +152,7 @@ class RoundFiles:
     def keep_discards(self, discards: Sequence[Signed]) -> None:
         """Store the discards that are signed so far.
 
-        An overlong one is left out: all travel next to the result.
+        Overlong ones are left out, because all are sent along with the result.
         """
         short = [discard for discard in discards if len(discard.to_bytes()) <= MAX_DISCARD_BYTES]
         write_atomic(self._folder / "discards.json", msgspec.json.encode(short))
@@ -172,7 +170,7 @@ class RoundFiles:
         return (self._folder / "result.json").exists()
 
     def board(self) -> Path:
-        """The published board; `UnknownRoundError` if there is none."""
+        """The published board; raises `UnknownRoundError` if there is none."""
         return published_file(self._folder, "board")
 
     def finish(self) -> None:

@@ -62,14 +62,14 @@ class RunningRound:
     def end_submissions(self) -> None:
         """Close submissions now instead of at the closing time.
 
-        Harmless when they have ended already.
+        Harmless if they are closed already.
         """
         if self.round.stage is RoundStage.PLANNED:
             raise RoundStateError(f"round {self.round_id} is not open yet")
         self.close_now.set()
 
     def abort(self, reason: str) -> None:
-        """Abort the round; `RoundStateError` if it has ended or is past cancelling."""
+        """Abort the round; raise `RoundStateError` if it has ended or can no longer be aborted."""
         if self.round.has_ended or self.failure.done():
             raise RoundStateError(f"round {self.round_id} has ended already")
         self.fail(RoundFailed(f"aborted by the operator: {reason or 'no reason given'}"))
@@ -86,15 +86,15 @@ class RunningRound:
 
         docs/protocol.md, "Batches".
 
-        1. A repetition of the committed batch is read and accepted.
-        2. The header fits this round (`RoundLifecycle.check_batch`), and the history is not too
-           long to be read here.
+        1. A repetition of the committed batch is read to its end and accepted.
+        2. The header fits this round (`RoundLifecycle.check_batch`), and this analyst has the
+           memory to read the history.
         3. All bytes arrive.
         4. They have the committed digest.
 
-        A node that breaks 2 or 4 has signed a contradiction, and the round fails. Step 3 fails when
-        the connection breaks, or the disk here is full (`DiskError`): the sender may repeat it
-        until the round's deadline.
+        If step 2 or 4 fails, the node has signed something that does not fit its batch, and the
+        round fails. Step 3 fails if the connection breaks, or if the disk here is full
+        (`DiskError`); the sender may then repeat the batch until the round's deadline.
         """
         async with self._receiving:
             if self.round.batch is not None and header == self.round.batch:  # 1
@@ -166,6 +166,6 @@ class RunningRound:
     async def write(self, write: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a write to the round's files in a thread.
 
-        Pauses the round while the disk is full.
+        The round pauses while the disk is full.
         """
         return await write_when_room(lambda: in_thread(write, *args, **kwargs))

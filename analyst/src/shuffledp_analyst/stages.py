@@ -35,13 +35,13 @@ from shuffledp_core.transparency.board_tiles import TiledBoard
 from shuffledp_core.vocabulary import Mix, Outcome
 
 MAX_ATTEMPTS: Final = 3
-"""Number of processes that try to decode a batch when none of them survives it."""
+"""Number of attempts to decode a batch if each of them kills the process."""
 
 
 async def accept_submissions(running: RunningRound) -> None:
     """Wait for the closing time, then close submissions at the entry node.
 
-    Meanwhile brings it the dummies of the other nodes, where a verified round has some.
+    In a verified round with dummies, it meanwhile gets those of the other nodes.
     """
     services, plan = running.services, running.round.plan
     started = time.monotonic()
@@ -209,7 +209,7 @@ async def decode_batch(running: RunningRound) -> Result:
 async def _board(
     running: RunningRound, batch: BatchHeader
 ) -> tuple[Bytes, str, HistoryDigest | msgspec.UnsetType, int]:
-    """The board, its digest, the history's digest (verified rounds only), and number of reports.
+    """The board, its digest, the history's digest (verified rounds only), and report count.
 
     In a verified round the batch is decrypted first, and users whose messages fail to decrypt are
     left out.

@@ -15,11 +15,11 @@ _FILE_MODE = 0o644
 def export_board(files: RoundFiles, round_id: str, public: Path) -> None:
     """Put the board of a published round and its tiles below `public`, at the gateway's paths.
 
-    The folder of a round appears whole, and never changes; where it is there already, nothing is
-    done. Files are linked, or copied to another file system.
+    The folder of a round appears complete, and never changes; if it exists already, nothing is
+    done. Files are hard-linked, or copied if `public` is on another file system.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the folder cannot be written.
         UnknownRoundError: the round has no board.
     """
     folder = public / "v1" / "rounds" / round_id

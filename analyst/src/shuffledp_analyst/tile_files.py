@@ -21,7 +21,7 @@ class TileFiles:
         self._folder = folder
 
     def keep(self, tiled: TiledBoard) -> None:
-        """Write all tiles, which become visible together. Only this account may read them."""
+        """Write all tiles, which become visible together and are readable only by this account."""
         self.erase()
         part = self._folder / f"{_TILES}.part"
         part.mkdir(0o700)

@@ -22,7 +22,7 @@ from shuffledp_core.errors import (
 async def run_beside(
     running: RunningRound, work: Callable[[RunningRound, str], Awaitable[None]], name: str
 ) -> None:
-    """Run work about one node alongside the round's stages; the round fails if the work does."""
+    """Run a task about one node alongside the round's stages; the round fails if the task does."""
     try:
         await work(running, name)
     except ShuffleDPError as error:
@@ -49,7 +49,7 @@ async def watch_node(running: RunningRound, name: str) -> None:
 
 
 def _trace(running: RunningRound, name: str) -> None:
-    """Start to trace the records that a node accuses, unless that is under way."""
+    """Start to trace the records that a node accuses, unless they are being traced already."""
     _require_provable(running, name)
     if name not in running.traces or running.traces[name].done():
         running.log.warning("records failed to decrypt", node=name)
