@@ -29,10 +29,10 @@ from shuffledp_core.errors import (
 from shuffledp_core.runtime.files import make_folder, read_file, write_atomic
 
 _FOLDER: Final = "withdrawals"
-"""Folder below the state folder: the newest list of every population."""
+"""Folder in the state folder that holds the newest list of every population."""
 
 Stamp = tuple[int, int, int] | None
-"""Modification time, size and inode, by which a change of a file is noticed; None: there is no
+"""Modification time, size and inode, which show whether a file has changed; None if there is no
 file.
 """
 
@@ -48,7 +48,7 @@ class _List:
 
     @property
     def version(self) -> tuple[int, str]:
-        """Serial and digest of the list, named in a verified round's keys; 0 and "" without one."""
+        """Serial and digest of the list, as verified rounds' keys name it; 0 and "" if none."""
         return (self.serial, self.digest)
 
 
@@ -58,7 +58,7 @@ _EMPTY: Final = _List(0, "", frozenset())
 class Admission:
     """Withdrawal lists of a node's populations.
 
-    `folder` holds `<population>.json`; None: no credential is ever withdrawn.
+    `folder` holds the files `<population>.json`; with None, no credential is ever withdrawn.
 
     `refusals` may be called from any thread.
     """
@@ -66,7 +66,7 @@ class Admission:
     def __init__(self, folder: Path | None, state: Path, roster: Roster) -> None:
         """Read the withdrawal lists of all populations.
 
-        Raises `ConfigError` for an invalid list where none is kept from before.
+        Raises `ConfigError` for an invalid list if there is no earlier one in the state folder.
         """
         self._folder = folder
         self._state = state / _FOLDER

@@ -38,8 +38,8 @@ from shuffledp_shuffler.uploads import Uploads
 from shuffledp_shuffler.work import RoundPipeline
 
 NodeOf = Callable[[NodeServices], MixNode]
-"""A function that makes a node of its parts; with an experiment's own, the node declares itself
-corrupt.
+"""A function that makes a node from its components. A node that an experiment's function makes
+declares itself corrupt.
 """
 
 
@@ -55,12 +55,12 @@ def build(
     corrupt: Path | None = None,
     pool: PeelPool | None = None,
 ) -> tuple[MixNode, Service]:
-    """Builds a node and the server in front of it; `recover` the node before the server starts.
+    """Build a node and its server; the caller must `recover` the node before it starts the server.
 
     `corrupt` is the log folder of a deliberately corrupt node; None: an honest node. A node that
-    runs other code than ours (`node_of`) also declares itself corrupt, because its behaviour is
-    unknown. `pool` peels, and is closed with the node; None: a pool of as many workers as the
-    configuration says.
+    `node_of` makes from an experiment's code also declares itself corrupt, because its behaviour is
+    unknown. `pool` peels, and is closed with the node; None means a new pool with the configured
+    number of workers.
 
     Must be called in a running event loop. Raises `ConfigError` for unusable keys, roster or state
     folder, and `DocumentError` for a roster that is not signed by the pinned root key.
@@ -123,7 +123,7 @@ async def abandon_rounds_forever(node: MixNode, patience: float) -> None:
 async def run(
     config: NodeConfig, *, node_of: NodeOf = MixNode, corrupt: Path | None = None
 ) -> None:
-    """Runs a node until SIGTERM or SIGINT; `corrupt` as in `build`."""
+    """Run a node until SIGTERM or SIGINT; `corrupt` as in `build`."""
     configure_logs(config.log_level)
     node, service = build(config, node_of=node_of, corrupt=corrupt)
     if corrupt is not None:

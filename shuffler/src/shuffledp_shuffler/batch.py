@@ -17,7 +17,7 @@ from shuffledp_shuffler.peeling import CHUNK_BYTES
 from shuffledp_shuffler.permutation import Records
 
 _STRETCH_BITS: Final = 18
-"""Of a stretch of 2^18 units at most 2 MiB of places are left out."""
+"""Log2 of the units in a stretch; the positions that are left out of one take at most 2 MiB."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Batch:
         units: envelopes (position 1) or records.
         source: packed units, at least `units` of them.
         target: file for the packed records.
-        added: packed records, as they go out, that this node adds; None where it adds none.
+        added: file of the packed records that this node adds, in outgoing form; None if it adds
+            none.
     """
 
     layer: Layer
@@ -81,7 +82,7 @@ class Batch:
         return np.frombuffer(packed, dtype=np.uint8).reshape(-1, width)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[NDArray[np.intp], Records]]:
-        """The units start..end-1 with their positions, some thousand at a time."""
+        """The units start..end-1 with their positions, a few thousand at a time."""
         return _pieces(self.source, self.layer.unit_bytes, start, end)
 
     def pieces_of_dummies(self) -> Iterator[tuple[NDArray[np.intp], Records]]:
@@ -94,7 +95,7 @@ class Batch:
 def _pieces(
     path: Path, width: int, start: int, end: int
 ) -> Iterator[tuple[NDArray[np.intp], Records]]:
-    """Rows start..end-1 of a packed file with their numbers, some thousand at a time."""
+    """Rows start..end-1 of a packed file with their numbers, a few thousand at a time."""
     step = max(1, CHUNK_BYTES // width)
     with path.open("rb") as file:
         for first in range(start, end, step):

@@ -24,8 +24,8 @@ from shuffledp_shuffler.permutation import Records, uniform_labels, uniform_perm
 from shuffledp_shuffler.spill import ROW_BITS, Buckets
 
 WORKING: Final = 48
-"""Bytes that permuting a bucket takes for a record, beside the record: keys and orders, and what is
-left out.
+"""Working memory per record while a bucket is permuted, in bytes, in addition to the record: keys,
+orders, and addresses that are left out.
 """
 
 _NUMBER_BYTES: Final = 8
@@ -33,7 +33,7 @@ _NUMBER_BYTES: Final = 8
 
 @dataclass(frozen=True)
 class PermutedBucket:
-    """One bucket's records: the `order` of the outgoing ones, and the `addresses` from `add`."""
+    """One bucket's records, the `order` of the outgoing ones, and the `addresses` from `add`."""
 
     records: Records
     order: NDArray[np.intp]

@@ -15,10 +15,10 @@ from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
 from shuffledp_shuffler.peeling import PeelPool
 
 ONIONS: Final = 1024
-"""Onions in one piece: about 35 ms of peeling, of which handing over is a few hundredths."""
+"""Onions in one piece: about 35 ms of peeling, and a few percent more for passing it on."""
 
 RUN_SECONDS: Final = 0.4
-"""Duration of each of the two measurements; a started run is finished."""
+"""Duration in seconds of each of the two measurements; the last run is always finished."""
 
 _GEOMETRY: Final = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
 _ROUND: Final = "capacity"
@@ -33,10 +33,10 @@ class Capacity:
 
 
 async def measure(pool: PeelPool) -> Capacity:
-    """Measures the peel rates of warm workers, in about a second.
+    """Measure the peeling rates of warm workers, in about a second.
 
-    Each is the best of some short runs, the one that was disturbed least: the rate of an idle
-    machine, which a node that shares its processors does not reach.
+    Each rate is the best of several short runs, the one that was disturbed least. This is the rate
+    of an idle machine, which a node that shares its processors does not reach.
     """
     layer, piece = await asyncio.to_thread(_seal_sample)
     alone = await _rate(pool, layer, [piece])

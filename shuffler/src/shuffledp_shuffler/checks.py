@@ -49,9 +49,9 @@ from shuffledp_shuffler.round_state import ENTRY, RoundRecord
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 CLOCK_MILLISECONDS: Final = 600_000
-"""Largest difference between the parties' clocks: ten minutes. A round opens when it is announced,
-and it is announced
-when it is certified."""
+"""Largest difference between the parties' clocks: ten minutes. A round is announced as soon as it
+is certified, and opens when it is announced.
+"""
 
 
 def check_round_id(round_id: str) -> str:
@@ -66,19 +66,20 @@ def check_round_id(round_id: str) -> str:
 def check_certificate(
     signed: Signed, roster: Roster, name: str, position: int, suite: str, now: int
 ) -> Certificate:
-    """Verifies the plan a node is asked to take part in; steps of docs/protocol.md, "PrepareRound".
+    """Verify the certificate of a plan before taking part in it; docs/protocol.md, "PrepareRound".
 
     1. It is signed by the roster's accountant, and the roster is current.
     2. It is for this deployment.
-    3. Its stage is "plan", and the round id can be one.
+    3. Its stage is "plan", and the round id has the form of one.
     4. It has not expired at `now` (milliseconds since 1970), and was issued less than ten minutes
-       from it: an older one may be of a round that has ended.
-    5. Its route has node `name` at the position, the suite is known. The accountant settles and
-       releases on headers and discards of that route only, so no other node may take part.
+       before or after `now`: an older one may be of a round that has ended.
+    5. Its route has node `name` at the position, and the suite is known. For settlement and release
+       the accountant accepts headers and discards of that route only, so no other node may take
+       part.
 
     Raises:
-        DocumentError: steps 1 to 5, as its branches, `StaleRosterError` for the roster;
-            `UnknownRoundError` for the id, `ConfigError` for the suite.
+        DocumentError: one of its subclasses in steps 1 to 5; `StaleRosterError` for the roster,
+            `UnknownRoundError` for the id, and `ConfigError` for the suite.
     """
     require_current(roster, now)  # 1
     certificate = verify_from(roster.accountant, signed, Certificate)
@@ -121,23 +122,23 @@ def check_certificate(
 def check_after_start(certificate: Certificate, started: int) -> None:
     """Refuse an unknown round that was certified before this node started (ms since 1970).
 
-    A node knows every round in which it has taken part since then, and earlier ones from its disk.
-    If the disk is a restored backup, it could mix a round again whose budget was released.
-    docs/protocol.md, "PrepareRound".
+    A node remembers every round in which it has taken part since it started, and knows earlier ones
+    from its disk. If the disk is a restored backup, the node could mix a round again whose budget
+    was released. docs/protocol.md, "PrepareRound".
 
     Raises:
-        ExpiredDocumentError: it was issued before.
+        ExpiredDocumentError: the certificate was issued before the start.
     """
     if certificate.issued_at < started:
         raise ExpiredDocumentError(
             f"the certificate of round {certificate.round_id} was issued "
             f"{(started - certificate.issued_at) / 1000:g} s before this node was started, and "
-            "it has no record of the round: open a new round, or set the clocks"
+            "the node has no record of the round: open a new round, or set the clocks"
         )
 
 
 def named_round(signed: Signed, roster: Roster) -> str:
-    """The id of the round in a manifest that the analyst signed; errors as `verify`."""
+    """The id of the round in a manifest that the analyst signed; raises what `verify` raises."""
     return verify_from(roster.analyst, signed, Manifest).round_id
 
 
@@ -150,16 +151,16 @@ class Terms:
     route: tuple[RoundKey, ...]
     position: int
     mixing: MixTerms | None = None
-    """Of a verified round."""
+    """The terms of provable mixing; None in a plain round."""
 
     @property
     def geometry(self) -> Geometry:
-        """Lengths of the round."""
+        """The round's geometry."""
         return self.manifest.geometry
 
     @property
     def public_keys(self) -> tuple[bytes, ...]:
-        """Round keys of the whole route, in its order."""
+        """Round keys of the whole route, in route order."""
         return tuple(bytes.fromhex(key.public_key) for key in self.route)
 
     def predecessor(self) -> str | None:
@@ -173,9 +174,9 @@ class Terms:
         return roster.party(self.route[self.position].node)
 
     def require_open(self, now: int) -> None:
-        """Raises `SubmissionClosedError` outside the manifest's times.
+        """Raise `SubmissionClosedError` unless the manifest's times allow submissions at `now`.
 
-        `now` in milliseconds since 1970.
+        `now` is in milliseconds since 1970.
         """
         opens, closes = self.manifest.opens_at, self.manifest.closes_at
         if now < opens:
@@ -191,21 +192,22 @@ class Terms:
 
 
 def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms:
-    """Verifies the manifest a node countersigns; steps of docs/protocol.md, "SetManifest".
+    """Verify the manifest that a node is to countersign; docs/protocol.md, "SetManifest".
 
-    Times: `check_times`.
+    `check_times` checks the times in it.
 
     1. It is signed by the roster's analyst, for this deployment and this round.
     2. The certificate inside is the one the round was prepared with.
     3. Every round key on the route verifies, in order (`_check_route`).
     4. The key at our position is exactly the one we made.
     5. The geometry is the one that mechanism, suite, route and mixing give.
-    6. The numbers of reports are in order, and not below what the certificate was computed for.
+    6. The smallest number of reports is at most the largest, and not below the number for which the
+       certificate was computed.
     7. In a verified round the mixing keys of the whole route hold (docs/mixing.md, K1 to K3), and
        its claims are judged by the enrolment key of this roster (C1).
 
     Raises:
-        DocumentError: steps 1, 2, 5 and 6, as its branches; `ForeignDocumentError` for the
+        DocumentError: one of its subclasses in steps 1, 2, 5 and 6; `ForeignDocumentError` for the
             enrolment key of step 7.
         RoundKeyError: steps 3, 4 and 7.
     """
@@ -257,12 +259,11 @@ def _geometry(certificate: Certificate, suite: str) -> Geometry:
 
 
 def check_times(terms: Terms, now: int) -> None:
-    """Checks a manifest's times at `now` (milliseconds since 1970).
+    """Check a manifest's times at `now` (milliseconds since 1970).
 
-    1. It opens before it closes. 2. The closing time is to come. 3. It closes before the
-       certificate expires.
-    4. It opens now: an analyst announces a round when it opens it, so anything else is a clock that
-       is wrong.
+    1. The round opens before it closes. 2. The closing time is in the future. 3. The round closes
+    before the certificate expires. 4. The round opens now, up to the clocks' largest difference: an
+    analyst announces a round when it opens it, so anything else means that a clock is wrong.
 
     Raises:
         ExpiredDocumentError: steps 2 and 4. MalformedDocumentError: steps 1 and 3.
@@ -290,7 +291,8 @@ def check_header(signed: Signed, peer: str, roster: Roster) -> BatchHeader:
     """Verify the header of a batch from `peer` under its identity key; it names the round.
 
     Raises:
-        DocumentError: it is not signed by the caller. UnknownRoundError: it names no round id.
+        DocumentError: the header is not signed by the caller.
+        UnknownRoundError: the header names no valid round id.
     """
     # Under the identity key, too: a stolen TLS key alone must not commit a node to a batch.
     header = verify_from(roster.party(peer), signed, BatchHeader)
@@ -299,15 +301,15 @@ def check_header(signed: Signed, peer: str, roster: Roster) -> BatchHeader:
 
 
 def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
-    """Checks that a header fits the round.
+    """Check that a header fits the round.
 
     Returns the number of bytes that must follow. docs/protocol.md, "Batches".
 
     1. The caller is our predecessor on the route.
     2. The batch is meant for our position.
     3. The number of users is one that the manifest allows.
-    4. Every user has the same number of messages, and every node before the same number of
-       dummies, less those dropped before, which are not too many.
+    4. The number of records is that of all users' messages and of the earlier nodes' dummies, less
+       those dropped before, which are not too many.
     5. The digest is 64 digits of lower-case hex.
 
     Raises:
@@ -343,9 +345,9 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
 
 
 def _history_bytes(header: BatchHeader, terms: Terms) -> int:
-    """Number of bytes in front of the records, in a batch of a verified round.
+    """Length in bytes of the history in front of the records, in a batch of a verified round.
 
-    Their number is bounded, because they are read before they are verified.
+    It is bounded, because the history is read before it is verified.
     """
     if terms.mixing is None:
         if header.history is not UNSET:
@@ -426,7 +428,9 @@ def check_round_keys(
 ) -> tuple[RoundKey, ...]:
     """Verify round keys of a route's first nodes, or all, against position, suite and certificate.
 
-    `certified` is the certificate's digest. Raises `RoundKeyError`.
+    `certified` is the certificate's digest.
+
+    Raises `RoundKeyError` for a key that does not fit.
     """
     keys = tuple(_route_key(signed, roster) for signed in route)
     for position, key in enumerate(keys, start=1):

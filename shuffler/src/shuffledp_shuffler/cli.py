@@ -1,7 +1,7 @@
 """`shuffledp-shuffler --config FILE` runs one mix node.
 
-Peeling processes import the main module again, and with it this one: what a node needs is imported
-in `main` only, so that a worker starts in a moment and stays small.
+Peeling processes import the main module again, and with it this one. So the modules of a node are
+imported in `main` only, which lets a worker start quickly and stay small.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shuffledp_core.errors import ShuffleDPError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the node and returns the exit code. One line on standard error says why it failed."""
+    """Run the node; return the exit code. On failure, one line on standard error says why."""
     from shuffledp_core.runtime.core_dumps import forbid_core_dumps
     from shuffledp_core.runtime.terminal import prepare_terminal, say_error
     from shuffledp_shuffler.command import app

@@ -1,4 +1,4 @@
-"""The options of the command `shuffledp-shuffler`, apart from `cli` for the reason given there."""
+"""The options of the command `shuffledp-shuffler`; a module of its own for the reason in `cli`."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ class MixingConfig(Section, frozen=True, kw_only=True):
 
 
 class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
-    """A mix node's TOML file: the keys of every service, and these.
+    """A mix node's TOML file: the keys that every service has, and the following.
 
-    Its status is announced at `broker`, if there is one. `workers` processes peel (0: one per
-    processor). At most `max_submissions` submissions, or `submission_bytes` of them, are received
-    as streams at one time, each for at most `submission_seconds` and at `submission_rate` bytes a
-    second or faster; at most `waiting_submissions` others wait for their turn, and as many
+    The node's status is announced at `broker`, if there is one. `workers` processes peel (0: one
+    per processor). At most `max_submissions` submissions, or `submission_bytes` of them, are
+    received as streams at one time, each for at most `submission_seconds` and at `submission_rate`
+    bytes a second or faster; at most `waiting_submissions` others wait for their turn, and as many
     single-message ones are checked at a time. The round fails if the next hop is unreachable for
     `relay_seconds`, or if it makes no progress within `abandoned_seconds` after its closing time,
     so that its key does not stay on the disk. If no node used the state folder for `away_seconds`,

@@ -47,8 +47,8 @@ from shuffledp_shuffler.store import RoundFolder
 
 VERSION: Final = 1
 LINK_BYTES: Final = 16
-"""Bytes of SHA-256 by which records of two logs are joined; two of 2^40 meet with probability below
-2^-48.
+"""Bytes of SHA-256 by which records of two logs are matched; among 2^40 records two digests are
+equal with probability below 2^-48.
 """
 
 CREDENTIAL_BYTES: Final = 32
@@ -64,7 +64,7 @@ _UNREADABLE: Final = (
     SyntaxError,
     zipfile.BadZipFile, zlib.error, msgspec.MsgspecError,
 )  # fmt: skip
-"""Exceptions that zip, numpy and JSON raise for bytes in another format."""
+"""Exceptions that zip, numpy and JSON raise for a file in another format."""
 
 Arrays: TypeAlias = dict[str, NDArray[np.uint8] | NDArray[np.int64]]
 """Arrays of a log by name."""
@@ -75,7 +75,7 @@ class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     `batch` is the digest of the relayed batch; `arrays` the SHA-256 of each array.
 
-    `records` went out, of which the node added `dummies`; `dropped` were in the pool beside them.
+    `records` went out, of which the node added `dummies`; `dropped` more were in the pool.
     """
 
     version: int
@@ -105,7 +105,7 @@ class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class CorruptLog:
     """A corrupt node's log of one round; array shapes are in the module's docstring.
 
-    `credentials` at node 1 only.
+    `credentials` is present at node 1 only.
     """
 
     header: LogHeader
@@ -125,7 +125,7 @@ class Corruption:
 
     @classmethod
     def into(cls, folder: Path, deployment: str, node: str) -> Corruption:
-        """Makes the folder; `ConfigError` when it cannot be made."""
+        """Create the folder; raise `ConfigError` if that fails."""
         try:
             make_folder(folder)
         except OSError as error:
@@ -139,15 +139,15 @@ class Corruption:
 
         None for a round whose key does not say "corrupt".
 
-        A round that is mixed again after a crash is recorded again, before anything is relayed: the
-        log that stays is of the order that was sent. A log that cannot be written is reported, and
-        the round continues.
+        A round that is mixed again after a crash is recorded again, before anything is relayed, so
+        the final log describes the order that was sent. If a log cannot be written, that is
+        reported, and the round continues.
 
         Args:
-            record: the round, its number of users known.
+            record: the round's record, with the number of users.
             layer: the layer that the mix removes.
-            folder: of the round: the units that are mixed, the batch made of them, and at node 1
-                the spool's index.
+            folder: the round's folder, with the units that are mixed, the outgoing batch, and at
+                node 1 the spool's index.
         """
         if not record.own_key().corrupt:
             return None
@@ -210,7 +210,7 @@ def _map_rows(path: Path, rows: int, width: int) -> Records:
 def link_digests(records: Records) -> NDArray[np.uint8]:
     """The first 16 bytes of the SHA-256 of every record; shape (records, 16).
 
-    Memory: the result and one piece.
+    Needs memory for the result and one piece.
     """
     links = np.empty((len(records), LINK_BYTES), dtype=np.uint8)
     for start in range(0, len(records), _ROWS):
@@ -223,7 +223,7 @@ def link_digests(records: Records) -> NDArray[np.uint8]:
 
 
 def write_log(path: Path, header: LogHeader, arrays: Arrays) -> None:
-    """Writes a log atomically. `OSError` when the disk refuses."""
+    """Write a log atomically; raise `OSError` if that fails."""
     head = np.frombuffer(msgspec.json.encode(header), dtype=np.uint8)
     with open_part(path) as file:
         np.savez(file, allow_pickle=False, **{_HEADER: head}, **arrays)
@@ -231,15 +231,15 @@ def write_log(path: Path, header: LogHeader, arrays: Arrays) -> None:
 
 
 def read_log(path: Path) -> CorruptLog:
-    """Reads and checks a log.
+    """Read and check a log.
 
-    1. It is whole, of this version, and every array has the digest that the header says.
+    1. It is complete and of this version, and every array has the digest that the header states.
     2. The arrays have the shapes that the header's counts give; credentials are there at node 1,
        and only there.
     3. The permutation is one of the pool records that were not dropped, and of the dummies.
 
     Raises:
-        CorruptLogError: names the file and what is wrong.
+        CorruptLogError: a check failed; the message names the file and what is wrong.
     """
     try:  # 1
         # Without pickle: a log may come from someone else, and a pickle runs what its author
@@ -275,16 +275,16 @@ def read_log(path: Path) -> CorruptLog:
 
 
 def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, CorruptLog]:
-    """Reads all logs of one round below `folder`, by position on the route.
+    """Read all logs of one round in `folder`, by position on the route.
 
-    1. There is one at least.
+    1. There is at least one.
     2. Each is of this round and deployment.
     3. No two are of one position.
-    4. All count the same users and dummies, and along the route the number of records grows only by
-       the dummies.
+    4. All state the same number of users and dummies, and along the route the number of records
+       grows only by the dummies.
 
     Raises:
-        CorruptLogError: one of these, or a log that `read_log` refuses.
+        CorruptLogError: one of these checks failed, or `read_log` refused a log.
     """
     paths = sorted(folder.rglob(f"{round_id}{SUFFIX}"))
     if not paths:  # 1

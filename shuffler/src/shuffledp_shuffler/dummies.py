@@ -1,8 +1,8 @@
 """A node's own messages in a round: noise that hides every user if this node is honest.
 
-docs/protocol.md, section "Dummies", and docs/adr/0021. Drawn once in a round, by the certified law
-and from the operating system's randomness, and on disk before anything of the batch is: a node that
-mixes again after a crash adds the same ones.
+docs/protocol.md, section "Dummies", and docs/adr/0021. They are drawn once per round, by the
+certified law and from the operating system's randomness, and are on disk before any part of the
+outgoing batch: a node that mixes again after a crash adds the same ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shuffledp_shuffler.peel_worker import LayersBehind, seal_chunk
 from shuffledp_shuffler.peeling import PeelPool
 
 _PIECE: Final = 2**12
-"""Dummies that are sealed at a time: under a second of work, and some hundred kilobytes."""
+"""Dummies sealed at a time: less than a second of work, and a few hundred kilobytes."""
 
 
 async def make_dummies(
@@ -38,14 +38,14 @@ async def make_dummies(
 
     Args:
         path: the file.
-        mechanism: the certified one, whose law the dummies have.
+        mechanism: the certified mechanism, whose law the dummies have.
         layers: the layers of encryption around them.
         pool: worker processes.
         progress: called with the number of dummies sealed so far.
 
     Raises:
-        NodeFault: the file is there with another length, or the mechanism draws another number of
-            dummies than it states.
+        NodeFault: the file exists with a wrong length, or the mechanism draws more or fewer dummies
+            than it states.
         WorkersLost: a worker died; nothing was written.
     """
     geometry = layers.geometry
@@ -69,7 +69,7 @@ async def make_dummies(
 
 
 def _are_there(path: Path, length: int, round_id: str) -> bool:
-    """True if the dummies are in the file; `NodeFault` if it has another length."""
+    """True if the file exists; raises `NodeFault` if its length is wrong."""
     # A second draw would be noise that no one certified, so that damage ends the round.
     if path.exists() and size_of(path) != length:
         raise NodeFault(
@@ -80,10 +80,9 @@ def _are_there(path: Path, length: int, round_id: str) -> bool:
 
 
 def draw_symbols(mechanism: Mechanism, integers: RandomIntegers) -> list[int]:
-    """Draws the symbols of a node's dummies by the certified law.
+    """Draw the symbols of a node's dummies by the certified law.
 
-    Raises:
-        NodeFault: the mechanism draws another number of dummies than it states.
+    Raises `NodeFault` if the mechanism draws more or fewer dummies than it states.
     """
     symbols: list[int] = mechanism.sample_dummies(integers).tolist()
     if len(symbols) != mechanism.dummies_per_node:

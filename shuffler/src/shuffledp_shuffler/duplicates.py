@@ -1,8 +1,8 @@
 """Detection of repeated onions in a batch: an adversary's copy could trace an onion.
 
-Every record gets a tag under a fresh key, and the pairs (tag, address) go to buckets by their tags:
-equal records meet in one bucket, which fits into memory. Only records whose tags are equal are then
-fetched by their addresses, and compared byte by byte.
+Every record gets a tag under a fresh key, and the pairs (tag, address) go to buckets by their tags.
+So equal records are in one bucket, and every bucket fits into memory. Only records whose tags are
+equal are then fetched by their addresses, and compared byte by byte.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from shuffledp_shuffler.permutation import Records
 from shuffledp_shuffler.spill import Buckets
 
 Tagger: TypeAlias = Callable[[Records], NDArray[np.uint64]]
-"""A tag for every record, or two words of one; equal records get equal tags."""
+"""Function from records to tags of one or two words each; equal records get equal tags."""
 
 Fetch: TypeAlias = Callable[[NDArray[np.uint64]], Records]
-"""The records at these addresses."""
+"""Function from addresses to the records stored there."""
 
 WIDE_BYTES: Final = 16
-"""Bytes of a key of `wide_tagger`."""
+"""Length in bytes of the key of `wide_tagger`."""
 
 _BLOCK_BYTES: Final = 16
 
 _ROWS: Final = 2**14
-"""Number of records tagged, or compared, at a time, which bounds the working copy to some
+"""Number of records that are tagged or compared at a time, so that the working copy takes a few
 megabytes.
 """
 
 _ENTRY: Final = np.dtype([("tag", np.uint64), ("address", np.uint64)])
 
 _WORKING: Final = 64
-"""Bytes that looking for equal tags takes for an entry, beside the entry: order, sorted tags,
-entries put together.
+"""Working memory per entry while equal tags are looked for, in bytes, besides the entry: order,
+sorted tags, and joined entries.
 """
 
 
 def tagger(random: RandomBytes) -> Tagger:
     """A pseudo-random function from records of one length to 64 bits, with a fresh key.
 
-    Half of a `wide_tagger`.
+    Its tag is the first half of a `wide_tagger` tag.
     """
     wide = wide_tagger(random(WIDE_BYTES))
     return lambda records: wide(records)[:, 0]
@@ -60,9 +60,9 @@ def wide_tagger(key: bytes) -> Tagger:
 
     The 128 bits are two words.
 
-    The CBC-MAC of AES (Bellare, Kilian, Rogaway 2000): a pseudo-random function while all messages
-    have one length. Without the key no one can make different records with equal tags, or records
-    that gather in one bucket.
+    It is the CBC-MAC of AES (Bellare, Kilian, Rogaway 2000), a pseudo-random function as long as
+    all messages have one length. Without the key no one can make different records with equal tags,
+    or records that gather in one bucket.
     """
     # ECB over a column of blocks is one step of the CBC chains of all records together; no block
     # leaves this function.
@@ -96,7 +96,7 @@ def wide_tagger(key: bytes) -> Tagger:
 def find_repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
     """Positions of the records that equal an earlier record, ascending.
 
-    Exact, in memory, in O(N log N) time.
+    The result is exact, and takes memory for all tags and O(N log N) time.
     """
     entries = _entries(tagger(random)(records), np.arange(len(records), dtype=np.uint64))
     return np.flatnonzero(_again(entries, lambda places: records[places.astype(np.intp)]))
@@ -134,7 +134,7 @@ class DuplicateIndex:
         self.close()
 
     def close(self) -> None:
-        """Forget all records, and remove the files. Harmless to repeat."""
+        """Forget all records, and remove the files. Idempotent."""
         self._buckets.close()
 
     def add(self, records: Records, addresses: NDArray[np.uint64]) -> None:
@@ -149,14 +149,14 @@ class DuplicateIndex:
     def find_repeated(self, fetch: Fetch) -> Iterator[NDArray[np.uint64]]:
         """Yield arrays of the addresses of records that equal an earlier record.
 
-        Which ones depends only on the input.
+        Which records these are depends only on the input.
 
         A sender of many equal records makes one bucket large. So a bucket is read in parts, and of
-        equal records only the first is carried to the next part.
+        equal records only the first is carried over to the next part.
 
         Raises:
-            NodeFault: a damaged file, or more different records in a bucket than happens
-                (probability below 2^-64).
+            NodeFault: a file is damaged, or a bucket has too many different records (probability
+                below 2^-64).
         """
         capacity = self._buckets.layout.capacity
         for bucket in range(self._buckets.layout.buckets):

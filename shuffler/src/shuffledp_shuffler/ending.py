@@ -16,7 +16,7 @@ from shuffledp_shuffler.round_state import Phase
 
 
 async def close_round(services: NodeServices, rounds: RoundRegistry, live: LiveRound) -> int:
-    """Closes submissions and starts to mix; see `MixNode.close_round`."""
+    """Close submissions and start to mix; see `MixNode.close_round`."""
     async with live.lock:
         live.require_present()
         if live.record.phase is Phase.FAILED:
@@ -48,7 +48,7 @@ async def _close_open_round(services: NodeServices, live: LiveRound) -> None:
 async def abandon_overdue_round(services: NodeServices, live: LiveRound, patience: int) -> None:
     """Fail a waiting round that closed `patience` milliseconds ago, and erase its keys.
 
-    For a verified round that is done, erases what inquiries about its mixing need.
+    If a verified round is done, erase what inquiries about its mixing need.
     """
     async with live.lock:
         record = live.record
@@ -109,7 +109,7 @@ async def _discard(
 ) -> Signed:
     """Erase a stopped, damaged or unknown round; return the signed discard.
 
-    It holds the lock under which keys are made, so that no new key is made for a round that is
+    This holds the lock under which keys are made, so that no new key is made for a round that is
     being deleted.
     """
     earlier = services.store.discard_of(round_id)

@@ -3,8 +3,8 @@
 docs/protocol.md, "Submit".
 
 A stream has no privileges over single calls: every submission in it is checked and answered
-separately, and the number under way is bounded. It saves the cost of calls, and fills the groups
-that are stored together.
+separately, and the number under way is bounded. It saves the cost of separate calls, and fills the
+groups that are stored together.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ STREAMS: Final = 64
 """Most streams of submissions at a node."""
 
 UNDER_WAY: Final = 64
-"""Submissions of a stream that are read ahead of its answers. All that are checked at a time, of
-streams and single calls together, are bounded by `waiting_submissions`.
+"""Most submissions of a stream that are being checked; more are read once it has answers. The
+setting `waiting_submissions` limits those of all streams and single calls together.
 """
 
 PATIENCE_SECONDS: Final = 60.0
-"""Time in which a stream must bring a submission that gets a receipt: its place is for one that has
-credentials.
+"""Seconds within which a stream must bring a submission that gets a receipt. A stream without valid
+credentials must not keep its place.
 """
 
 Request = TypeVar("Request")
 Answer: TypeAlias = Signed | ShuffleDPError
-"""A receipt, or what the submission was refused with."""
+"""A receipt, or the error with which the submission was refused."""
 Begun: TypeAlias = asyncio.Future[list[Signed | Exception]]
-"""Submissions that were begun together: the receipts to come, or what each failed with."""
+"""Submissions that were begun together: the future receipt of each, or its error."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class _End:
 class Gateways(Generic[Request]):
     """All streams of submissions at a node.
 
-    `take` begins some submissions, at most `UNDER_WAY`; `patience` as `PATIENCE_SECONDS`.
+    `take` begins to check at most `UNDER_WAY` submissions; for `patience` see `PATIENCE_SECONDS`.
     """
 
     def __init__(
@@ -65,12 +65,13 @@ class Gateways(Generic[Request]):
     ) -> AsyncGenerator[list[Answer], None]:
         """Yield the answers to one stream in the order of its requests, as soon as they are ready.
 
-        `requests` are those of one message after the other.
+        `requests` yields the submissions of one message after the other.
 
         Raises:
-            BusyError: there are too many streams; or this one brought nothing that got a receipt
-                for too long.
-            ShuffleDPError: what `requests` raised. All that came before it is answered first.
+            BusyError: there are too many streams; or none of this stream's submissions got a
+                receipt for too long.
+            ShuffleDPError: an error that `requests` raised, after all earlier submissions are
+                answered.
         """
         with self._stream_slot():
             stream = _Stream(self._take, self._patience)
@@ -110,7 +111,7 @@ class _Stream(Generic[Request]):
     async def read(self, requests: AsyncIterator[Sequence[Request]]) -> None:
         """Begin the submissions of each message in order, up to `UNDER_WAY` at a time.
 
-        Waits while too many are not answered.
+        Waits while too many are still unanswered.
         """
         error: Exception | None = None
         try:

@@ -47,7 +47,8 @@ class WholeSubmission(NamedTuple):
 class _CheckedClaim:
     """A genuine claim, with its signed credential.
 
-    `refusal`: why a new submission is refused; a repetition of an accepted one is still answered.
+    `refusal`: the reason why a new submission is refused; a repetition of an accepted submission
+    still gets its receipt.
     """
 
     credential: Signed
@@ -74,22 +75,25 @@ class Submissions:
         The envelope comes in one message (bytes), or as the chunks of a stream. The steps refine
         those of docs/protocol.md, "Submit":
 
-        1. A message: fewer than `waiting_submissions` others are being checked.
+        1. For one message: fewer than `waiting_submissions` others are being checked.
         2. Credential and claim are genuine (core's `check_claim`).
         3. The round is open and not full; the credential has not expired and is not withdrawn.
-        4. If this credential's submission was accepted before, its repetition gets the receipt,
-           whatever step 3 says, and any other is refused. Neither envelope nor proofs are checked.
-        5. It is the only call of this credential; one that waited for another repeats step 4.
-        6. A stream: there is room for the envelope's one legal length, and it arrives complete, in
-           order and in time.
+        4. If a submission of this credential was accepted before, a repetition of it gets the
+           receipt, whatever the result of step 3, and any other submission is refused. Neither
+           envelope nor proofs are checked then.
+        5. Only one call of a credential goes on at a time; a call that waited for another one
+           repeats step 4.
+        6. For a stream: there is room for an envelope, whose length is fixed, and it arrives
+           complete, in order and in time.
         7. In a verified round it is this credential's turn (`ProofTurns`).
         8. The envelope has the round's length and the claim's digest; it opens; no record is
            repeated, and in a verified round the proofs hold.
-        9. The round is still open, and the submission is stored: on disk, once per credential. Only
-           then the receipt is signed, since it is evidence against this node.
+        9. The round is still open, and the submission is stored on disk, once per credential. Only
+           then is the receipt signed, because it is evidence against this node.
 
-        A message to a plain round takes steps 1 to 3, 8 and 9 only, from 2 on in the spool's
-        thread, in groups with others: it never waits in between, and step 9 recognises repetitions.
+        In a plain round, one message goes through steps 1 to 3, 8 and 9 only; from step 2 on this
+        happens in the spool's thread, in groups with others. It never waits in between, and step 9
+        recognises repetitions.
 
         Raises, at once or from the future:
             RoundStateError: this node takes no submissions in this round (yet).
@@ -129,7 +133,7 @@ class Submissions:
     ) -> asyncio.Future[list[Signed | Exception]]:
         """Vectorised `accept` of one-message submissions, at most `MAX_GROUP`.
 
-        The future gives the receipt of each, or what `accept` raises.
+        The future gives the receipt of each, or the error that `accept` would raise.
 
         Raises:
             RoundStateError: this node takes no submissions in this round (yet).
@@ -272,8 +276,8 @@ class Submissions:
 class _MessageChecks:
     """Steps 2, 3 and 8 of `Submissions.accept` for submissions to a plain round, and the receipts.
 
-    Signatures are checked and envelopes opened for a group of submissions at a time, each as if it
-    were alone.
+    Signatures are checked and envelopes opened for a group of submissions at a time, with the same
+    outcome for each as by itself.
     """
 
     def __init__(self, submissions: Submissions, live: LiveRound) -> None:
@@ -357,7 +361,7 @@ def _parse_frames(credential: bytes, claim: bytes) -> tuple[Signed, Signed] | Do
 
 
 def _check_envelope(live: LiveRound, claimed: _CheckedClaim, envelope: bytes) -> None:
-    """Checks that the envelope of a genuine claim opens: `Submissions.accept`, step 8."""
+    """Check that the envelope of a genuine claim opens: `Submissions.accept`, step 8."""
     _check_digest(live, claimed, envelope)
     if live.claims is not None:
         live.claims.check(claimed.credential, envelope, live.require_key())
@@ -385,18 +389,19 @@ class Batches:
     ) -> bool:
         """Receive, verify and commit a batch.
 
-        True if it was committed now, False for the repetition of one that was before.
+        Returns True if the batch was committed now, False if it repeats one that was committed
+        before.
 
         1. The header fits the round and comes from our predecessor (`check_batch`).
-        2. It is the first batch, or a repetition of the committed one. The bytes of a repetition
-           are read to the end: a sender that is answered while it writes may mistake the answer for
-           a failure, and would repeat forever.
+        2. The batch is the first one, or a repetition of the committed one. The bytes of a
+           repetition are read to the end: a sender that gets the answer while it writes may take it
+           for a failure, and would repeat forever.
         3. Exactly the announced bytes arrive, with the announced digest; they are flushed to disk.
-        4. The round is still waiting for it; the batch and its header become the round's, at once.
+        4. The round is still waiting for a batch; batch and header become the round's in one step.
 
         Raises:
-            BadBatchError, AccessDenied, RoundStateError. Whatever fails, the round waits on as
-            before.
+            BadBatchError, AccessDenied, RoundStateError: a check failed. After any error the round
+            continues to wait for its batch.
         """
         total = check_batch(header, peer, live.require_terms())  # 1
         # One upload at a time: a sender that comes again waits, finds its batch committed, and is

@@ -1,7 +1,7 @@
 """Gauges of a node's state, computed whenever its metrics page is read: rounds, records, bytes.
 
-Runs in the thread of the page. It only reads: a round that changes meanwhile is seen before or
-after the change.
+This runs in the thread of the metrics page and only reads; a round that changes meanwhile is seen
+as before or as after the change.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Final
 from shuffledp_core.errors import NodeFault
 
 MEMORY_BYTES: Final = 128 * 2**20
-"""Default of `[mixing] memory`: up to half a million records of 65 bytes never touch the disk."""
+"""Default of `[mixing] memory`; up to half a million records of 65 bytes never touch the disk."""
 
 LEAST_MEMORY_BYTES: Final = 2**20
 MOST_MEMORY_BYTES: Final = 2**40
@@ -21,14 +21,13 @@ MOST_BUCKETS: Final = 2**16
 """Labels have two bytes."""
 
 _OVERFLOW: Final = 64 * math.log(2)
-"""-ln of the probability with which any bucket at all may get more rows than it has room for:
-2^-64.
+"""-ln of the probability, 2^-64, with which any of the buckets may overflow.
 """
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of rows in buckets: number of buckets (a power of two), most rows, rows per write.
+    """Layout of rows in buckets: bucket count (a power of two), rows per bucket, rows per write.
 
     With one bucket, a segment is as long as the bucket, so that nothing is written.
     """
@@ -39,20 +38,19 @@ class Layout:
 
 
 def layout(rows: int, width: int, working: int, memory: int) -> Layout:
-    """Choose the buckets: one if all rows, and work on them, fit into `memory`.
+    """Choose the number of buckets: one if all rows, and the work on them, fit into `memory`.
 
-    Otherwise the fewest buckets such that one fits into half of it.
-
-    The other half of the memory is for the segments that are being filled.
+    Otherwise it is the smallest number for which a bucket fits into half of the memory. The other
+    half is for the segments that are being filled.
 
     Args:
         rows: number of rows in all.
-        width: bytes of one.
-        working: bytes that work on a bucket takes for each of its rows, beside them.
-        memory: bytes.
+        width: length of a row in bytes.
+        working: working memory per row of a bucket in bytes, in addition to the row.
+        memory: bytes available.
 
     Raises:
-        NodeFault: no number of buckets does; says what to raise.
+        NodeFault: no number of buckets is enough; the message names the setting to raise.
     """
     if rows * (width + working) <= memory:
         return Layout(1, max(rows, 1), max(rows, 1))
@@ -73,7 +71,8 @@ def fullest(rows: int, buckets: int) -> int:
     """Largest number of rows in any of the buckets, exceeded with probability at most 2^-64.
 
     Bernstein's inequality: P(X - mu >= t) <= exp(-t^2 / (2 (mu + t / 3))) for a binomial X of mean
-    mu, whose variance is at most mu; then a union bound over the buckets. Never too small.
+    mu, whose variance is at most mu; then a union bound over the buckets. The result is never too
+    small.
     """
     mean = rows / buckets
     exponent = _OVERFLOW + math.log(buckets)

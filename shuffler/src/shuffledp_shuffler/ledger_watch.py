@@ -18,13 +18,13 @@ from shuffledp_core.errors import ConfigError, LedgerBehindError
 from shuffledp_core.runtime.files import write_atomic
 
 CONCURRENT_MILLISECONDS: Final = 5_000
-"""A lower position is one of a round certified at the same time if it was issued at most so long
-after the highest.
+"""A certificate with a lower position counts as issued at the same time as the one with the highest
+if it was issued at most this long after it.
 """
 
 
 class SeenPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The highest position seen of a population, and whether its ledger fell behind it later."""
+    """The highest position seen of a population, and whether its ledger was behind it later."""
 
     entry: int
     round_id: str
@@ -36,7 +36,7 @@ class LedgerWatch:
     """Positions of all populations of the roster, kept in one file of the node's state folder."""
 
     def __init__(self, path: Path, roster: Roster) -> None:
-        """Reads the file, if it exists. Raises `ConfigError` for a damaged one."""
+        """Read the file, if it exists. Raises `ConfigError` if it is damaged."""
         self._path = path
         self._roster = roster
         try:
@@ -51,18 +51,19 @@ class LedgerWatch:
             ) from error
 
     def admit(self, certificate: Certificate) -> None:
-        """Record the position of a verified plan certificate on disk, or refuse it if behind.
+        """Record on disk the position of a verified plan certificate, or refuse one that is behind.
 
         1. The population is one of the roster, so that the file stays small.
-        2. A ledger that was found behind counts again once it is reconciled up to what was seen.
-        3. A higher position is the newest.
-        4. A lower one is of a round that was certified at the same time, or again of the same
-           round.
+        2. A ledger that was found behind is accepted again once it is reconciled up to the highest
+           position seen.
+        3. A higher position is accepted, and becomes the highest seen.
+        4. A lower one is accepted for a round that was certified at the same time, and for the same
+           round as before.
 
         Raises:
             ForeignDocumentError: step 1.
-            LedgerBehindError: none of 2 to 4. It is recorded, so that repeating the call with
-                higher positions does not help.
+            LedgerBehindError: none of steps 2 to 4 accepts the position. This is recorded, so that
+                higher positions are refused, too, until the ledger is reconciled.
         """
         self._roster.population(certificate.population)  # 1
         seen = self._seen.get(certificate.population)

@@ -30,11 +30,11 @@ from shuffledp_shuffler.store import RoundFolder
 from shuffledp_shuffler.turns import ProofTurns
 
 WATCH_SECONDS: Final = 0.1
-"""Changes within this time reach a watcher as one."""
+"""Changes within this time, in seconds, reach a watcher as one."""
 
 IDLE_SECONDS: Final = 300.0
-"""How long what an answer was made from is kept for the next one: the other nodes answer in
-between.
+"""How long, in seconds, the hop that made an answer is cached for the next inquiry: the other nodes
+answer in between.
 """
 
 
@@ -50,7 +50,7 @@ class RoundSnapshot:
 
 
 class LiveRound:
-    """One round of a running node. Hold `lock` while deciding on and committing a step."""
+    """One round of a running node. Its caller holds `lock` to decide on and commit a step."""
 
     def __init__(self, folder: RoundFolder, record: RoundRecord, metrics: NodeMetrics) -> None:
         self.folder = folder
@@ -76,7 +76,7 @@ class LiveRound:
         self._changed = asyncio.Event()
 
     def require_terms(self) -> Terms:
-        """The verified manifest; `RoundStateError` before there is one."""
+        """The verified manifest; raises `RoundStateError` before there is one."""
         if self.terms is None:
             raise RoundStateError(
                 f"round {self.record.round_id} has no manifest yet; send it first"
@@ -84,7 +84,7 @@ class LiveRound:
         return self.terms
 
     def require_spool(self) -> Spool:
-        """The accepted submissions; `RoundStateError` on a node that takes none."""
+        """The accepted submissions; raises `RoundStateError` on a node that takes none."""
         if self.spool is None:
             raise RoundStateError(
                 f"this node is at position {self.record.position} of round "
@@ -94,7 +94,7 @@ class LiveRound:
         return self.spool
 
     def require_key(self) -> bytes:
-        """The private round key; `RoundStateError` once it is erased."""
+        """The private round key; raises `RoundStateError` once it is erased."""
         if self.private_key is None:
             raise RoundStateError(
                 f"the key of round {self.record.round_id} has been erased ({self.record.phase})"
@@ -106,7 +106,7 @@ class LiveRound:
     ) -> Sequence[InvalidSubmissionError | None]:
         """The refusal of each envelope of a plain round, or None; opens all in one batch.
 
-        Their length is the round's.
+        All envelopes must have the round's length.
 
         Raises `RoundStateError` once the round key is erased.
         """
@@ -115,7 +115,7 @@ class LiveRound:
         return [_refusal_of(records, geometry.record_bytes(2)) for records in opened]
 
     def require_secret(self) -> NodeSecret:
-        """The secrets of a verified round; `RoundStateError` once they are erased."""
+        """The secrets of a verified round; raises `RoundStateError` once they are erased."""
         if self.secret is None:
             raise RoundStateError(
                 f"the secrets of round {self.record.round_id} have been erased "
@@ -126,7 +126,7 @@ class LiveRound:
     def lend_hop(self) -> Hop | None:
         """Take the cached hop out of the cache; None if there is none.
 
-        The caller's hop is not erased while it is in use.
+        The hop is then not erased while the caller uses it.
         """
         hop, self._hop = self._hop, None
         self.forget_hop()
@@ -135,7 +135,7 @@ class LiveRound:
     def keep_hop(self, hop: Hop) -> None:
         """Cache the hop after an answer, for further inquiries within `IDLE_SECONDS`.
 
-        Erased if the secrets are gone.
+        If the round's secrets are erased, the hop is erased instead.
         """
         self.forget_hop()
         if self.secret is None or self.deleted:  # while it answered
@@ -156,20 +156,20 @@ class LiveRound:
     def forget_secrets(self) -> None:
         """Erase round key, secrets and cached hop from memory.
 
-        The caller erases them from the disk.
+        The caller must erase them from the disk.
         """
         self.private_key = self.secret = None
         self.forget_hop()
 
     def require_present(self) -> None:
-        """Raises `UnknownRoundError` once the round is being deleted."""
+        """Raise `UnknownRoundError` once the round is being deleted."""
         if self.deleted:
             raise UnknownRoundError(f"round {self.record.round_id} was deleted on this node")
 
     def refusal(self, now: int) -> SubmissionClosedError | None:
         """The refusal of a new submission at `now` (milliseconds since 1970).
 
-        None while it would be taken.
+        None while the round accepts submissions.
         """
         terms = self.require_terms()
         spool = self.require_spool()
@@ -191,13 +191,13 @@ class LiveRound:
     async def commit(self, record: RoundRecord) -> None:
         """Make the record the round's state on disk, then in memory, then notify watchers.
 
-        In this order no party is ever told of a step that a crash could still undo.
+        This order ensures that no party learns of a step that a crash could still undo.
         """
         await in_thread(self.folder.commit, record)
         self.adopt(record)
 
     def adopt(self, record: RoundRecord) -> None:
-        """Take over in memory a record that is already on disk."""
+        """Make a record that is already on disk the state in memory."""
         if record.phase is not self.record.phase:
             self._done = self._total = 0
             if record.has_ended:
@@ -208,7 +208,7 @@ class LiveRound:
         self.touch()
 
     async def fail(self, error: ShuffleDPError) -> None:
-        """Ends the round here as FAILED with this error; key and data are erased."""
+        """End the round at this node as FAILED with this error; erase key and data."""
         log = structlog.get_logger()
         log.error(
             "round failed",
@@ -251,12 +251,12 @@ class LiveRound:
         self.touch()
 
     def touch(self) -> None:
-        """Wakes the watchers."""
+        """Wake the watchers."""
         self._changed.set()  # for all who wait now; those who come later wait for the next change
         self._changed = asyncio.Event()
 
     def snapshot(self) -> RoundSnapshot:
-        """The present status of the round."""
+        """The current status of the round."""
         counting = self.spool is not None and self.record.phase is Phase.OPEN
         accepted = (
             self.spool.accepted_count

@@ -22,14 +22,13 @@ WRITE: Final = "write"
 RELAY: Final = "relay"
 
 STAGES: Final = (CHECK, PEEL, PERMUTE, WRITE, RELAY)
-"""Stages of a node's work on a round: repeated onions are looked for, a layer is peeled, the pool
-is permuted and
-written, the batch is relayed. A node in the middle checks before it peels, the entry node as it
-peels and after it.
+"""Stages of a node's work on a round: it looks for repeated onions, peels a layer, permutes the
+pool, writes it, and relays the batch. A later node looks for repeated onions before it peels, the
+entry node while it peels and afterwards.
 """
 
 DELETED: Final = "deleted"
-"""Outcome of a round that the analyst gave up before it ended here."""
+"""Outcome of a round that the analyst deleted before it ended at this node."""
 
 
 class NodeMetrics(ServiceMetrics):
@@ -84,15 +83,15 @@ class NodeMetrics(ServiceMetrics):
 
     @contextmanager
     def time_stage(self, stage: str, records: int) -> Iterator[None]:
-        """Records the duration of the block and its rate in records.
+        """Record the duration of the block and its rate in records.
 
-        A block that fails leaves no figure.
+        Nothing is recorded for a block that fails.
         """
         began = time.perf_counter()
         yield
         self.record_stage(stage, records, time.perf_counter() - began)
 
     def record_stage(self, stage: str, records: int, seconds: float) -> None:
-        """Records the duration of a stage, and its rate in records."""
+        """Record the duration of a stage, and its rate in records."""
         self._seconds.labels(stage).set(seconds)
         self._rate.labels(stage).set(records / max(seconds, 1e-9))

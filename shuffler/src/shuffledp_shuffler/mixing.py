@@ -1,9 +1,9 @@
 """Mixing of one round at one node: peels and permutes packed units from one file into another.
 
-docs/protocol.md, section "Mixing". One path for all sizes: what does not fit into memory goes to
-buckets on disk, under keys that are held in memory only. In the clear only the permuted records are
-written: the peeled ones in their old order would link output to input for anyone who reads the disk
-later.
+docs/protocol.md, section "Mixing". Batches of all sizes take the same path: records that do not fit
+into memory go to buckets on disk, encrypted under keys that exist in memory only. Only the permuted
+records are written in the clear, because peeled records in their old order would link output to
+input for anyone who reads the disk later.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ from shuffledp_shuffler.permutation import Records, permuted_pieces
 from shuffledp_shuffler.trace import PoolTrace
 
 Recorder: TypeAlias = Callable[[NDArray[np.int64], str], None]
-"""A corrupt node's callback: for each record of the batch, in its order, the place in the pool
-before any was dropped; and the digest of the batch.
+"""A corrupt node's callback. It gets, for each record of the outgoing batch in order, its position
+in the pool before any was dropped; and the digest of the batch.
 
-Only `corruption` makes one; every honest node passes None, and then no place of a record is kept
-anywhere. """
+Only `corruption` makes one; every honest node passes None, and then no position of a record is
+stored anywhere.
+"""
 
 Measured: TypeAlias = Callable[[str, int, float], None]
-"""Takes a stage that ended (`metrics.STAGES`), its number of records, and its seconds."""
+"""Callback with a finished stage (`metrics.STAGES`), its number of records, and its seconds."""
 
 DropCheck: TypeAlias = Callable[[int], None]
-"""A callback with the number of records about to be dropped; raises where those are too many."""
+"""Callback with the number of records about to be dropped; raises if these are too many."""
 
 
 @dataclass(frozen=True)
@@ -70,31 +71,32 @@ async def mix(
 ) -> MixResult:
     """Peel and permute a batch into its target file, which ends up complete or absent.
 
-    1. Of an onion that occurs several times in the incoming batch one is kept (positions 2..L;
+    1. If an onion occurs several times in the incoming batch, one copy is kept (positions 2..L;
        envelopes are unique in the spool).
-    2. Every unit is opened, and those that do not open are dropped; each record goes to a random
+    2. Every unit is opened; those that do not open are dropped. Each record goes to a random
        bucket.
-    3. Of an onion that occurs several times in the pool of the entry node one is kept. Then the
+    3. At the entry node, if an onion occurs several times in the pool, one copy is kept. Then the
        node's own dummies are added, each to a random bucket.
-    4. The number of dropped records is within the limit. It depends only on the input: mixing again
-       drops as many.
-    5. Bucket after bucket is permuted uniformly and written.
+    4. The number of dropped records must be within the limit. It depends only on the input, so
+       mixing again drops as many.
+    5. One bucket after the other is permuted uniformly and written.
 
     Args:
-        batch: the files; those of buckets are next to the target while this runs.
+        batch: the files of the batch. Bucket files are next to its target while this runs.
         pool: worker processes.
         random: the operating system's randomness.
         progress: called with the number of records peeled so far.
         measured: called at the end of every stage.
         recorder: only on a deliberately corrupt node, else None; called once the target is
             complete.
-        allowed: step 4; called before anything is written to the target.
-        memory: most bytes that mixing uses in this process, besides some megabytes; a recorder uses
-            24 more per record.
+        allowed: checks the limit of step 4; called before anything is written to the target.
+        memory: most bytes that mixing uses in this process, apart from a few megabytes; a recorder
+            uses 24 more per record.
 
     Raises:
-        NodeFault: lost data, a lost worker, a disk that refuses what is spilled, or too little
-            `memory` for so large a batch. Whatever `allowed` raises.
+        NodeFault: lost data, a lost worker, a disk that refuses bucket files, or too little
+            `memory` for so large a batch.
+        ShuffleDPError: what `allowed` raises.
     """
     # More bytes are no fault: a crash of the spool leaves some behind the envelopes that count.
     if await in_thread(_size, batch.source) < batch.units * batch.layer.unit_bytes:
@@ -222,7 +224,7 @@ class _Mixing:
             self._index.close()
 
     def add_dummies(self) -> None:
-        """Add the node's own records after those of the pool."""
+        """Step 3 of `mix`: add the node's own dummies after the records of the pool."""
         # After the duplicates were dropped: these are the node's own, and all of them must go out.
         for places, records in self._batch.pieces_of_dummies():
             addresses = self._shuffle.add(records)

@@ -1,7 +1,7 @@
 """A mix node: the calls of analyst, clients and predecessor about its rounds.
 
-How a round begins, ends and is resumed is in `opening`, `ending` and `recovery`; pure decisions are
-in `checks` and `round_state`.
+The modules `opening`, `ending` and `recovery` begin, end and resume a round; pure decisions are in
+`checks` and `round_state`.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class MixNode:
         return self._rounds.all()
 
     async def warm(self, *, with_rate: bool = False) -> None:
-        """Starts the peeling processes before the first round needs them, and checks the cluster.
+        """Start the peeling processes before the first round needs them, and check the cluster.
 
-        `with_rate`: then measures the peeling rate for the metrics page, in under a second; before
-        rounds are resumed, whose work would make the machine look slower than it is.
+        `with_rate`: also measure the peeling rate for the metrics page, in under a second. This
+        must happen before rounds are resumed, because their work would lower the rate.
 
-        An unreachable cluster is logged: it may be back when a round needs it. Raises `ConfigError`
-        without Ray.
+        If the cluster is unreachable, that is only logged, because it may be back when a round
+        needs it. Raises `ConfigError` if a cluster is configured and Ray is not installed.
         """
         await self._services.work.pool.warm()
         if self._services.work.cluster is not None:
@@ -82,15 +82,15 @@ class MixNode:
     async def prepare(
         self, certificate: bytes, position: int, suite: str, before: Sequence[bytes] = ()
     ) -> Signed:
-        """Makes a signed round key for one position of a certified plan.
+        """Make a signed round key for one position of a certified plan.
 
         Repeating the request gives the same key.
 
-        `before` are the signed round keys of the nodes before this one, in a verified round.
+        `before`: in a verified round, the signed round keys of the nodes before this one.
 
         Raises:
             DocumentError: see `check_certificate`, `check_after_start` and `LedgerWatch.admit`.
-            RoundStateError: prepared otherwise, or deleted before.
+            RoundStateError: the round was prepared with other arguments, or was deleted.
             PolicyRefusal, RoundKeyError, NodeFault: see `make_mixing_part`.
         """
         signed = Signed.from_bytes(certificate)
@@ -110,7 +110,7 @@ class MixNode:
 
         Raises:
             DocumentError, RoundKeyError: see `check_manifest`.
-            RoundStateError: another one is set, or it is late.
+            RoundStateError: the round has another manifest, or is no longer waiting for one.
         """
         signed = Signed.from_bytes(manifest)
         live = self._rounds.get(named_round(signed, self._services.roster))
@@ -119,17 +119,17 @@ class MixNode:
     def submit(
         self, round_id: str, credential: bytes, claim: bytes, envelope: bytes | Chunks
     ) -> asyncio.Future[Signed]:
-        """Begins to accept a submission; see `Submissions.accept`."""
+        """Begin to accept a submission; see `Submissions.accept`."""
         live = self._rounds.get(round_id)
         return self._submissions_for(live, credential).accept(live, credential, claim, envelope)
 
     def submit_all(
         self, round_id: str, submissions: Sequence[WholeSubmission]
     ) -> asyncio.Future[list[Signed | Exception]]:
-        """Begins to accept submissions to one round, each in one message.
+        """Begin to accept submissions to one round, each in one message.
 
-        At most `MAX_GROUP`. The future gives the receipt of each, or what `Submissions.accept`
-        raises.
+        There are at most `MAX_GROUP`. The future gives the receipt of each, or the error that
+        `Submissions.accept` would raise.
         """
         try:
             live = self._rounds.get(round_id)
@@ -153,7 +153,7 @@ class MixNode:
         return groups[0] if len(groups) == 1 else asyncio.ensure_future(all_outcomes())
 
     async def add_batch(self, header: bytes, peer: str, chunks: Chunks) -> None:
-        """Takes the predecessor's batch and starts to mix; see `Batches.take`."""
+        """Take the predecessor's batch and start to mix; see `Batches.take`."""
         signed = Signed.from_bytes(header)
         announced = check_header(signed, peer, self._services.roster)
         live = self._rounds.get(announced.round_id)
@@ -164,17 +164,17 @@ class MixNode:
             self._rounds.start_work(live, self._services.work)
 
     async def close_round(self, round_id: str) -> int:
-        """Closes submissions and starts to mix; returns the number accepted. Idempotent.
+        """Close submissions and start to mix; return the number accepted. Idempotent.
 
         Raises:
-            TooFewReportsError: fewer than the minimum; the round has failed. RoundStateError: not
-                the entry node.
+            TooFewReportsError: fewer than the minimum were accepted, and the round has failed.
+            RoundStateError: this node is not the entry node.
         """
         live = self._rounds.get(round_id)
         return await finish_if_cancelled(close_round(self._services, self._rounds, live))
 
     async def delete(self, round_id: str) -> Signed:
-        """Erases a round, known or unknown, and returns the signed discard. Idempotent."""
+        """Erase a round, known or unknown; return the signed discard. Idempotent."""
         return await finish_if_cancelled(
             delete_round(self._services, self._rounds, check_round_id(round_id))
         )
@@ -196,7 +196,7 @@ class MixNode:
     async def accusation(self, round_id: str) -> bytes:
         """This node's accusation in a verified round, packed.
 
-        Raises `RoundStateError` where there is none.
+        Raises `RoundStateError` if there is none.
         """
         return await in_thread(accusation_of, self._rounds.get(round_id))
 
@@ -238,13 +238,13 @@ class MixNode:
             await live.settlement.take(transcript)
 
     def watch(self, round_id: str) -> AsyncGenerator[RoundSnapshot, None]:
-        """Yields the status of a round now and at every change, until it ends."""
+        """Yield the status of a round now and at every change, until it ends."""
         return self._rounds.get(round_id).watch()
 
     async def abandon_overdue_rounds(self, patience: int) -> None:
         """Fail every waiting round that closed `patience` milliseconds ago, and erase its keys.
 
-        Also erases those of verified rounds about which no party can inquire any more, and records
+        Also erase the keys of verified rounds about which no party can inquire any more, and record
         that the state folder is in use.
         """
         await record_use(self._services)

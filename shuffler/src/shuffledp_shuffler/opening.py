@@ -41,7 +41,7 @@ async def prepare_round(
 ) -> Signed:
     """Create the signed round key for a plan whose certificate `signed` is already checked.
 
-    Repeating it gives the same key. See `MixNode.prepare`.
+    Repeating the call gives the same key. See `MixNode.prepare`.
     """
     async with rounds.lock:
         # Asked of the disk: the id of a discarded round stays used after every restart.
@@ -109,7 +109,7 @@ def _mixing_part(
 
 
 async def set_manifest(services: NodeServices, live: LiveRound, signed: Signed) -> Signed:
-    """Countersigns the manifest of a prepared round; see `MixNode.set_manifest`."""
+    """Countersign the manifest of a prepared round; see `MixNode.set_manifest`."""
     async with live.lock:
         live.require_present()
         record = live.record

@@ -1,6 +1,6 @@
 """Code of a peeling process, which opens the layers of a batch and seals a node's dummies.
 
-Imports only the onions: a worker starts in a moment and stays small.
+It imports only the onion code, so that a worker starts quickly and stays small.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def peel_chunk(layer: Layer, packed: bytes) -> PeeledChunk:
     """Remove one layer from every unit of a packed chunk, in unchanged order.
 
     Raises:
-        NodeFault: an envelope does not open; it did when it was accepted, so this node's disk is
+        NodeFault: an envelope does not open. It opened when it was accepted, so this node's disk is
             damaged.
     """
     suite = suite_named(layer.geometry.suite)

@@ -14,11 +14,11 @@ Records = NDArray[np.uint8]
 
 
 def uniform_permutation(count: int, random: RandomBytes) -> NDArray[np.intp]:
-    """Draws an exactly uniform permutation of {0..count-1}.
+    """Draw an exactly uniform permutation of {0..count-1}.
 
-    Records are sorted by independent uniform 64-bit keys. Given that all keys differ, every order
-    of them is equally likely; whenever two are equal (probability below count^2 / 2^65) all are
-    drawn again, so that the order of a tie is never left to the sorting algorithm.
+    Records are sorted by independent uniform 64-bit keys. If all keys differ, every order is
+    equally likely; if two are equal (probability below count^2 / 2^65), all are drawn again, so
+    that the sorting algorithm never decides the order of a tie.
 
     Args:
         count: number of records, at least 0.
@@ -36,14 +36,13 @@ def uniform_permutation(count: int, random: RandomBytes) -> NDArray[np.intp]:
 
 
 def uniform_labels(count: int, buckets: int, random: RandomBytes) -> NDArray[np.uint16]:
-    """Draws `count` independent labels, each exactly uniform on {0..buckets-1}.
+    """Draw `count` independent labels, each exactly uniform on {0..buckets-1}.
 
     With one bucket nothing is drawn.
 
     Args:
         count: number of records, at least 0.
-        buckets: a power of two, at most 2^16: as many labels of two bytes end in each of its
-            values.
+        buckets: a power of two, at most 2^16, so that two uniform bytes give a uniform label.
         random: source of uniform bytes; services pass the operating system's.
 
     Returns:
@@ -59,7 +58,7 @@ def uniform_labels(count: int, buckets: int, random: RandomBytes) -> NDArray[np.
 def permuted_pieces(records: Records, order: NDArray[np.intp], piece_bytes: int) -> Iterator[bytes]:
     """The records in the given order, packed, in pieces of about `piece_bytes`.
 
-    Memory: one piece.
+    Needs memory for one piece.
     """
     rows = max(1, piece_bytes // records.shape[1])
     for start in range(0, len(order), rows):

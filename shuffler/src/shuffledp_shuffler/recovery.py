@@ -18,9 +18,9 @@ _WORKING: Final = frozenset({Phase.MIXING, Phase.RELAYING})
 
 
 async def recover_rounds(services: NodeServices, rounds: RoundRegistry) -> None:
-    """Loads every round from disk and resumes what a crash interrupted.
+    """Load every round from disk; resume what a crash interrupted.
 
-    Damaged rounds fail, and so do open rounds whose state folder was idle for too long.
+    Damaged rounds fail, and so do open rounds if the state folder was idle for too long.
     """
     away = rounds.started - services.store.last_seen()
     for folder in services.store.folders():
@@ -82,9 +82,10 @@ async def _resume_spool(services: NodeServices, live: LiveRound) -> None:
 def _require_trusted(services: NodeServices, record: RoundRecord, away: int) -> None:
     """Raise `NodeFault` for an open round on disk that must not continue.
 
-    1. The state folder was idle for long: it may be a restored backup, and this node may have
-       signed since that it forwarded nothing of the round, so that its budget was released.
-    2. An honest node made the round's key, and this one runs foreign code.
+    1. The state folder was idle for too long. It may be a restored backup: after it was made, this
+       node may have signed that it forwarded nothing of the round, so that the round's budget was
+       released.
+    2. An honest node made the round's key, and this node runs an experiment's code.
     """
     if away > 1000 * services.away_seconds:  # 1
         raise NodeFault(

@@ -21,7 +21,7 @@ from shuffledp_shuffler.work import RoundPipeline
 class NodeServices:
     """Components of a node. `clock` gives milliseconds since 1970.
 
-    `away_seconds`: a state folder that was idle for longer may be a restored backup.
+    `away_seconds`: a state folder that was idle for longer than this may be a restored backup.
     `foreign`: the node runs an experiment's code instead of ours.
     """
 
@@ -60,11 +60,14 @@ class RoundRegistry:
         return list(self._rounds.values())
 
     def find(self, round_id: str) -> LiveRound | None:
-        """The round; None for an unknown or damaged one."""
+        """The round with this id; None if it is unknown or damaged."""
         return self._rounds.get(round_id)
 
     def get(self, round_id: str) -> LiveRound:
-        """The round; `UnknownRoundError` for an unknown one, `NodeFault` for a damaged one."""
+        """The round with this id.
+
+        Raises `UnknownRoundError` if it is unknown, `NodeFault` if it is damaged.
+        """
         live = self._rounds.get(round_id)
         if live is not None:
             return live
@@ -84,11 +87,11 @@ class RoundRegistry:
         return round_id in self._damaged
 
     def add(self, live: LiveRound) -> None:
-        """Adds a round."""
+        """Add a round."""
         self._rounds[live.record.round_id] = live
 
     def add_damaged(self, round_id: str, error: NodeFault) -> None:
-        """Adds a round whose files cannot be read; `get` raises `error`."""
+        """Add a round whose files cannot be read; `get` will raise `error`."""
         self._damaged[round_id] = error
 
     def remove(self, round_id: str) -> None:
@@ -104,7 +107,7 @@ class RoundRegistry:
             live.job = asyncio.create_task(pipeline.run(live))
 
     def forget_hops(self, but: LiveRound) -> None:
-        """Erase the hops that all rounds except `but` cache for inquiries, to free memory."""
+        """Erase the hops that rounds other than `but` have cached for inquiries, to free memory."""
         for live in self._rounds.values():
             if live is not but:
                 live.forget_hop()

@@ -1,6 +1,6 @@
 """Delivery of a batch to the next hop, with retries for a bounded time while it is unreachable.
 
-Repeating is harmless.
+It is harmless to deliver a batch again.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 10.0
 
 SLOWEST_LINE: Final = 8 * 2**10
-"""Bytes a second. A hop that takes a batch at this rate or faster is never regarded as stalled."""
+"""Bytes per second; a hop that takes a batch at least at this rate never counts as stalled."""
 
 
 @dataclass(frozen=True)
 class Relay:
     """The sender of batches: the client side of `AddBatch`.
 
-    `patience` bounds, in seconds, how long the next hop may be away. It is also its time for each
-    chunk and for its answer, beyond what the bytes need on the slowest line: a hop that holds the
-    connection and does nothing counts as away, while a batch of any size has time enough.
+    `patience` is how long, in seconds, the next hop may be unreachable. A hop also has this long to
+    take each chunk and to answer, in addition to the time that the bytes need at `SLOWEST_LINE`: a
+    hop that holds the connection and does nothing counts as unreachable, while a batch of any size
+    has enough time.
     """
 
     keys: Path
@@ -62,15 +63,16 @@ class Relay:
 
         Args:
             target: the next hop.
-            header: the signed commitment.
+            header: the signed batch header, which commits to the records.
             path: the packed records.
             started: awaited before the first byte can leave, once the target's TLS identity is
                 verified.
             progress: called with the number of bytes sent so far.
 
         Raises:
-            UnreachableError: it was away, or stood still, for longer than `patience`.
-            ShuffleDPError: what the target raised.
+            UnreachableError: the target was unreachable, or took nothing, for longer than
+                `patience`.
+            ShuffleDPError: an error that the target returned.
         """
         deadline = time.monotonic() + self.patience
         pause = FIRST_PAUSE_SECONDS

@@ -6,7 +6,7 @@ Legal orders of calls:
     MIXING --finish_mixing--> RELAYING --begin_forwarding--> RELAYING --finish_relaying--> DONE
     PREPARED, OPEN, MIXING or RELAYING --fail--> FAILED
 
-Every call gives a new record; an illegal one raises `RoundStateError` and changes nothing.
+Every call returns a new record; an illegal one raises `RoundStateError` and changes nothing.
 `forwarded` turns true before the first byte can leave the node and never turns back: a signed
 discard depends on it.
 """
@@ -45,7 +45,7 @@ ENDED: Final = frozenset({Phase.DONE, Phase.FAILED})
 """Phases in which this node's part is over and its round key is erased."""
 
 KEYLESS: Final = frozenset({Phase.RELAYING, *ENDED})
-"""Phases in which the round key has done its work and is erased."""
+"""Phases in which the round key is no longer needed, and is erased."""
 
 MIXING_ATTEMPTS: Final = 3
 """Attempts at mixing: a round survives killed processes, but not if it kills them every time."""
@@ -57,8 +57,9 @@ ENTRY: Final = 1
 class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """State of a round at a node, without its private key and its bulk data.
 
-    `accepted` is the number of reports (users) once it is final at this node; seconds are those of
-    finished phases. `error` and `reason` are the class name and message of what failed the round.
+    `accepted` is the number of reports (users) once it is final at this node; the `.._seconds` are
+    durations of finished phases. `error` and `reason` are the class name and message of what failed
+    the round.
     """
 
     round_id: str
@@ -88,7 +89,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def dropped_before(self) -> int:
         """Onions that the nodes before this one dropped.
 
-        0 at the entry, and before a batch is there.
+        0 at the entry node, and before a batch has arrived.
         """
         return 0 if self.incoming is None else from_json(self.incoming.body, BatchHeader).dropped
 
@@ -129,7 +130,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def close(self, accepted: int, min_reports: int) -> RoundRecord:
         """Return the entry node's record of a round whose submissions are closed.
 
-        Raises `TooFewReportsError` when too few may continue.
+        Raises `TooFewReportsError` if fewer than `min_reports` were accepted.
         """
         self._require(Phase.OPEN, "close")
         if not self.is_entry:
@@ -185,7 +186,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         )
 
     def raise_failure(self) -> NoReturn:
-        """Raises the error that failed the round, as its own class."""
+        """Raise the error that failed the round, as an instance of its original class."""
         kind = by_code(self.error or RoundFailed.__name__)
         raise kind(self.reason or f"round {self.round_id} failed here")
 

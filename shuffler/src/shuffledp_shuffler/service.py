@@ -1,4 +1,4 @@
-"""gRPC services of a mix node, which only translate between messages and calls on `MixNode`."""
+"""gRPC services of a mix node, which only translate between messages and `MixNode` calls."""
 
 # ruff: noqa: ARG002, N802 - gRPC names the methods and hands every one a context
 
@@ -71,7 +71,7 @@ _PHASES: Final = {
 
 @contextmanager
 def _disk_faults() -> Iterator[None]:
-    """Turns disk failures into a `DiskError`."""
+    """Context that raises disk failures as `DiskError`."""
     try:
         yield
     except OSError as error:
@@ -85,7 +85,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     """The service that the analyst and the clients call."""
 
     def __init__(self, node: MixNode, refused: Callable[[str, Exception], None]) -> None:
-        """`refused` is called with method and error of every submission refused inside a stream."""
+        """`refused` is called with the method and error of each submission refused in a stream."""
         self._node = node
         self._refused = refused
         self._gateways = Gateways(self._begin)
@@ -149,7 +149,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
                     )
 
     def _begin(self, requests: Sequence[node_pb2.SubmitWholeRequest]) -> Begun:
-        """Begins submissions of one message of a stream."""
+        """Begin to check the submissions of one message of a stream."""
         parts = [
             self._begin_some(round_id, fits=fits, requests=list(group))
             for (round_id, fits), group in groupby(

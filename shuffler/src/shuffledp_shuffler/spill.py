@@ -1,9 +1,9 @@
-"""Rows in numbered buckets, in memory while they fit, beyond that encrypted on disk.
+"""Rows in numbered buckets: in memory while they fit, and encrypted on disk beyond that.
 
 Every bucket has one segment in memory, to which rows are added. A full segment is sealed
-(AES-256-GCM) and appended to the bucket's file. The key is of one `Buckets` object, drawn by it,
-held in memory only and forgotten when it is closed: bytes that a crash leaves on disk cannot be
-decrypted. A nonce is the pair (bucket, segment), and each is sealed once.
+(AES-256-GCM) and appended to the bucket's file. Each `Buckets` object draws its own key, holds it
+in memory only, and forgets it when it is closed, so bytes that a crash leaves on disk cannot be
+decrypted. A nonce is the pair (bucket, segment), and each segment is sealed once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shuffledp_shuffler.layout import Layout
 from shuffledp_shuffler.permutation import Records
 
 SPILL: Final = ".spill"
-"""Suffix of the files; one found at start is removed."""
+"""Suffix of the files; any that are found at a node's start are removed."""
 
 ROW_BITS: Final = 40
 """Low bits of an address: the row's number in its bucket. The bucket's own number is above them."""
@@ -67,7 +67,7 @@ class Buckets:
         self.close()
 
     def close(self) -> None:
-        """Forgets the key and the rows in memory, and removes all files. Harmless to repeat."""
+        """Forget the key and the rows in memory, and remove all files. Idempotent."""
         self._cipher = None
         self._open = np.empty((0, self._width), dtype=np.uint8)
         for bucket in np.flatnonzero(self._sealed).tolist():
@@ -75,12 +75,10 @@ class Buckets:
         self._sealed[:] = 0
 
     def add(self, labels: NDArray[np.uint16], rows: Records) -> NDArray[np.uint64]:
-        """Appends every row to the bucket that its label names, in order.
+        """Append every row to the bucket that its label names, in order.
 
-        Returns where they are, for `rows_at`.
-
-        Raises:
-            NodeFault: the disk refuses.
+        Returns the rows' addresses, for `rows_at`. Raises `NodeFault` if the disk refuses the
+        write.
         """
         if self.layout.buckets == 1 and self.sizes[0] + len(rows) <= self.layout.segment:
             return self._append(rows)
@@ -111,7 +109,7 @@ class Buckets:
     def parts(self, bucket: int, rows: int) -> Iterator[Records]:
         """The rows of a bucket in their order, about `rows` at a time.
 
-        Raises `NodeFault` for a damaged file.
+        Raises `NodeFault` if a file is damaged.
         """
         step = max(1, rows // self.layout.segment)
         last = int(self._sealed[bucket])
@@ -121,7 +119,7 @@ class Buckets:
     def take(self, bucket: int) -> Records:
         """Remove and return all rows of a bucket.
 
-        Raises `NodeFault` for a damaged file.
+        Raises `NodeFault` if a file is damaged.
         """
         rows = self._read_segments(bucket, 0, int(self._sealed[bucket]) + 1)
         if self._sealed[bucket]:
@@ -134,7 +132,7 @@ class Buckets:
     def rows_at(self, addresses: NDArray[np.uint64]) -> Records:
         """The rows at these addresses; opens each segment once per call.
 
-        Raises `NodeFault` for a damaged file.
+        Raises `NodeFault` if a file is damaged.
         """
         buckets = (addresses >> np.uint64(ROW_BITS)).astype(np.int64)
         numbers = (addresses & np.uint64(2**ROW_BITS - 1)).astype(np.int64)

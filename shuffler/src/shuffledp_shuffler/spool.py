@@ -77,11 +77,11 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 class Steps(Protocol[ItemT_contra, AnswerT_co]):
     """What to do with submissions besides storing them, in the writer's thread.
 
-    Items of equal steps that are stored together are checked together, and answered together.
+    Items that are stored together and have equal steps are checked and answered together.
     """
 
     def check(self, items: Sequence[ItemT_contra]) -> Sequence[Submission | Exception]:
-        """For each item its submission, with an envelope of the round's length, or its error."""
+        """Return each item's submission, with an envelope of the round's length, or its error."""
 
     def answer(self, stored: Sequence[Submission]) -> Sequence[AnswerT_co]:
         """The answer to each stored submission."""
@@ -105,8 +105,8 @@ class _OneByOne(Generic[T]):
 class _Request:
     """One request to the writer: items that are answered together.
 
-    `weight` is the length of their envelopes, bytes. `is_single`: the answer is the only item's, or
-    its exception; else a list of both.
+    `weight` is the total length of their envelopes in bytes. If `is_single`, the answer is that of
+    the only item, or its exception; otherwise it is a list of answers and exceptions.
     """
 
     steps: Steps[Any, Any]
@@ -128,7 +128,7 @@ class _Entry:
 
 @dataclass
 class _AcceptedRows:
-    """Accepted submissions, as far as those of a group can collide with them.
+    """The accepted submissions with which those of a group may collide.
 
     Envelope digests by credential, and all of them as a set. `rows` are those that the group adds.
     """
@@ -165,7 +165,7 @@ def _trouble(error: sqlite3.Error) -> str:
 class Spool:
     """The accepted submissions of one round, on disk.
 
-    Used from one event loop; `shut` must be called in the end.
+    Used from one event loop; the user must call `shut` in the end.
     """
 
     def __init__(
@@ -238,10 +238,10 @@ class Spool:
         make_answer: Callable[[Submission], T],
         weight: int,
     ) -> asyncio.Future[T]:
-        """Checks, stores and answers a submission in the writer's thread.
+        """Check, store and answer a submission in the writer's thread.
 
-        The future gives the answer once the submission is on disk, now or already before. A caller
-        that cancels it leaves the submission to be stored all the same.
+        The future gives the answer once the submission is on disk, stored now or earlier. If a
+        caller cancels the future, the submission is still stored.
 
         Args:
             check: gives the submission, with an envelope of the round's length unless it is
@@ -251,7 +251,7 @@ class Spool:
 
         Raises:
             UnknownRoundError: at once; the round was deleted.
-            ShuffleDPError: what `check` raised or the submission is refused with.
+            ShuffleDPError: the error that `check` raised, or with which the submission is refused.
             DifferentSubmissionError: the credential submitted something else.
             InvalidSubmissionError: another credential submitted this very envelope.
             SubmissionClosedError: the round is closed or full.
@@ -277,14 +277,14 @@ class Spool:
         return answer
 
     async def find(self, credential: str) -> str | None:
-        """Look up the digest of the credential's accepted envelope; None without one."""
+        """Look up the digest of the credential's accepted envelope; None if it has none."""
         lookup = Submission(credential, "", None)
         return await self.store(
             lambda: lookup, lambda _: self._digest_of(bytes.fromhex(credential)), 0
         )
 
     async def close(self) -> int:
-        """Refuses every later submission; returns the final number. Idempotent."""
+        """Refuse every later submission; return the number of accepted ones. Idempotent."""
         # In the queue like any submission: what was put before it is in, and what comes later is
         # refused.
         answer: asyncio.Future[int] = self._loop.create_future()
@@ -292,7 +292,7 @@ class Spool:
         return await answer
 
     def shut(self) -> None:
-        """Ends the writer, after what is queued, and releases the files. Idempotent."""
+        """Process what is queued, then stop the writer and release the files. Idempotent."""
         if not self._shut:
             self._shut = True
             self._queue.put(None)
@@ -319,7 +319,7 @@ class Spool:
     def _take_group(self) -> tuple[list[_Request], _Request | _Close | None]:
         """Take the next requests from the queue, at least one, up to a close or the end.
 
-        Also returns the last item taken.
+        Also returns the last item taken: a request, a close, or None at the end.
         """
         group: list[_Request] = []
         item: _Request | _Close | None = self._deferred or self._queue.get()
@@ -370,7 +370,7 @@ class Spool:
     def _commit(self, entries: list[_Entry]) -> list[_Entry]:
         """Commit a group: envelopes first, then the index, so that indexed envelopes always exist.
 
-        Returns the stored submissions and the queries; the others have their refusal as outcome.
+        Returns the stored submissions and the queries; the outcome of the others is their refusal.
         """
         if not entries:
             return []

@@ -78,18 +78,21 @@ class RoundFolder:
         return self.path.name
 
     def commit(self, record: RoundRecord) -> None:
-        """Makes `record` the round's state, atomically."""
+        """Make `record` the round's state, atomically."""
         write_atomic(self._record, to_json(record))
 
     def give_up(self, record: RoundRecord) -> None:
-        """Make a failed `record` the round's state and erase the rest, first on a full disk."""
+        """Make a failed `record` the round's state, and erase the rest.
+
+        If the disk is full, the rest is erased first.
+        """
         self.make_room(lambda: self.commit(record))
         self.erase_consumed(record.phase)
 
     def make_room(self, write: Callable[[], None]) -> None:
         """Call `write`; if the disk is full, make room and call it again.
 
-        The room comes from erasing key and bulk data of this finished round.
+        Room is made by erasing the key and bulk data of this round, which is over.
         """
         try:
             write()
@@ -98,7 +101,7 @@ class RoundFolder:
             write()
 
     def read(self) -> RoundRecord:
-        """Reads the round's state. Raises `NodeFault` when the folder is damaged."""
+        """Read the round's state; raise `NodeFault` if the folder is damaged."""
         try:
             record = from_json(self._record.read_bytes(), RoundRecord)
             if record.round_id != self.round_id:
@@ -112,7 +115,7 @@ class RoundFolder:
         return record
 
     def write_key(self, private_key: bytes) -> None:
-        """Stores the private round key, mode 0600."""
+        """Store the private round key with mode 0600."""
         write_atomic(self._key, private_key)
 
     @property
@@ -121,7 +124,7 @@ class RoundFolder:
         return self._key.exists()
 
     def read_key(self, length: int) -> bytes:
-        """Reads the private round key. Raises `NodeFault` when it is missing or torn."""
+        """Read the private round key; raise `NodeFault` if it is missing or incomplete."""
         try:
             key = self._key.read_bytes()
         except OSError as error:
@@ -160,7 +163,7 @@ class RoundFolder:
     def erase_consumed(self, phase: Phase, *, answerable: bool = False) -> None:
         """Erase the files that are not needed from this phase on.
 
-        Harmless to repeat, so that a crash in it is harmless.
+        This is idempotent, so a crash in it does no harm.
 
         In a verified round nothing is erased while this node may still get an inquiry about its
         step.
@@ -204,13 +207,13 @@ class NodeStore:
         self._tidy()
 
     def close(self) -> None:
-        """Releases the folder."""
+        """Release the folder."""
         os.close(self._lock)
 
     def last_seen(self) -> int:
         """Time at which a node last used this folder, in milliseconds since 1970.
 
-        0 when unknown.
+        0 if this is unknown.
         """
         try:
             return int(self._seen.read_text())
@@ -224,7 +227,7 @@ class NodeStore:
     def create(
         self, record: RoundRecord, private_key: bytes, withdrawals: bytes = b""
     ) -> RoundFolder:
-        """Creates a new round's folder, completely or not at all."""
+        """Create a new round's folder, completely or not at all."""
         path = self._rounds / record.round_id
         making = RoundFolder(self._rounds / f"{_NEW}{record.round_id}")
         erase_folder(making.path)
@@ -250,7 +253,7 @@ class NodeStore:
     def spool_bytes(self) -> dict[str, int]:
         """Bytes of bulk data on disk by kind.
 
-        Safe from any thread; files that vanish meanwhile count nothing.
+        Safe from any thread; files that are removed meanwhile are not counted.
         """
         kinds = {
             name: list(self._rounds.glob(f"*/{name}"))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 class PoolTrace:
     """Maps outgoing records to their positions in the pool.
 
-    Memory: 24 bytes a record.
+    Needs 24 bytes of memory per record.
     """
 
     def __init__(self) -> None:
@@ -18,12 +18,12 @@ class PoolTrace:
         self._output: list[NDArray[np.uint64]] = []
 
     def came(self, places: NDArray[np.intp], addresses: NDArray[np.uint64]) -> None:
-        """Note that the records at these pool positions were stored at these addresses."""
+        """Record that the records at these pool positions were stored at these addresses."""
         self._places.append(places)
         self._addresses.append(addresses)
 
     def went(self, addresses: NDArray[np.uint64]) -> None:
-        """Note that the records at these addresses left the node, in this order."""
+        """Record that the records at these addresses left the node, in this order."""
         self._output.append(addresses)
 
     def of_output(self) -> NDArray[np.int64]:

@@ -1,10 +1,10 @@
 """The order in which a verified round's entry node checks proofs, fair between credentials.
 
-Two signatures and a look-up cost a fraction of a millisecond. The proofs of a claim cost a
-multiplication a message, and a device can send another claim with every call. So a round's proofs
-are checked one at a time, and the next check goes to the credential with the fewest failed checks.
-A device that never sent a false proof waits for the check under way and for at most one check of
-every other credential.
+Two signatures and a look-up cost a fraction of a millisecond. The proofs of a claim cost one scalar
+multiplication per message, and a device can send a different claim in every call. So a round's
+proofs are checked one at a time, and the next check goes to the credential with the fewest failed
+checks. A device that never sent a false proof waits for the check under way and for at most one
+check of every other credential.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class ProofTurns:
     def count_failure(self, credential: str) -> None:
         """Rank the credential behind all that have fewer failed checks.
 
-        Call it for enrolled ones only.
+        Call it for enrolled credentials only.
         """
         self._failed[credential] += 1
 
     @asynccontextmanager
     async def turn(self, credential: str) -> AsyncIterator[None]:
-        """Context that waits until no check is running and no waiting credential comes first."""
+        """Context that waits until no check is running and no waiting credential has precedence."""
         if self._busy:
             await self._wait(_Waiter(credential, asyncio.get_running_loop().create_future()))
         self._busy = True

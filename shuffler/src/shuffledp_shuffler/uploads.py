@@ -1,7 +1,7 @@
 """Limits on envelopes that are being received: number, bytes, and slowest rate.
 
-Every caller here has shown a credential of the population. That bounds what an attacker can hold:
-one upload per credential, and its place only while bytes arrive at the required rate.
+Every caller here has shown a credential of the population. So an attacker can hold only one upload
+per credential, and each only while its bytes arrive at the required rate.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from shuffledp_core.transport.chunks import CHUNK_BYTES, Offsets
 from shuffledp_core.transport.receiving import Chunks
 
 GRACE_SECONDS: Final = 10.0
-"""Total time that an upload may stall: a lost packet or two."""
+"""Total time in seconds that an upload may stall, enough for a lost packet or two."""
 
 REPEATS: Final = 8
-"""Most calls of one credential, one under way and the others waiting for it: a device that lost its
-answers.
+"""Most calls of one credential, one under way and the others waiting for it; a device that lost an
+answer calls again.
 """
 
 
@@ -29,9 +29,9 @@ answers.
 class UploadLimits:
     """Limits of `Uploads`.
 
-    `places` envelopes, or `size` bytes of them, at a time; `line` calls wait for a place, and as
-    many submissions that came in one message wait for their checks; one upload takes at most
-    `seconds`, and brings at least `rate` bytes a second.
+    At most `places` envelopes, or `size` bytes of them, are received at a time. At most `line`
+    calls wait for a place, and at most as many submissions that came in one message wait for their
+    checks. One upload takes at most `seconds`, and brings at least `rate` bytes per second.
     """
 
     places: int
@@ -61,7 +61,7 @@ class Uploads:
     async def turn(self, round_id: str, credential: str) -> AsyncIterator[bool]:
         """Context that serialises the calls of a credential; yields True if this one had to wait.
 
-        `BusyError` for too many.
+        Raises `BusyError` if the credential has too many calls.
         """
         key = (round_id, credential)
         turn = self._turns.setdefault(key, _Turn())
@@ -84,10 +84,8 @@ class Uploads:
     async def reserve(self, length: int) -> AsyncIterator[None]:
         """Context that reserves room for an envelope, in order of arrival.
 
-        `BusyError` when too many wait for it already.
-
-        An envelope that is longer than all bytes that are allowed gets its place when it is the
-        only one.
+        Raises `BusyError` if too many calls wait for room already. An envelope that is longer than
+        `size` gets its place when it is the only one.
         """
         await self._wait_for_room(length)
         try:
@@ -101,7 +99,7 @@ class Uploads:
     async def arriving(self, chunks: Chunks, length: int) -> AsyncIterator[bytes]:
         """Context that receives an envelope of this length and holds its room.
 
-        As `reserve` and `gather`.
+        See `reserve` and `gather`.
         """
         async with self.reserve(length):
             yield await self.gather(chunks, length)
@@ -109,15 +107,15 @@ class Uploads:
     def begin_messages(self, count: int) -> int:
         """Count one-message submissions until `end_messages`; return how many have room.
 
-        The others are refused. Submissions that have room need none of the upload places: they have
-        arrived completely, and slow uploads must not delay them.
+        The caller must refuse the others. Submissions that have room need no upload place: they
+        have arrived completely, and slow uploads must not delay them.
         """
         begun = min(count, max(0, self._bounds.line - self._messages))
         self._messages += begun
         return begun
 
     def end_messages(self, count: int) -> None:
-        """End the count of submissions that `begin_messages` began."""
+        """Stop counting submissions that `begin_messages` counted."""
         self._messages -= count
 
     def message_refusal(self) -> BusyError:
@@ -153,7 +151,8 @@ class Uploads:
     async def gather(self, chunks: Chunks, total: int) -> bytes:
         """Receive an envelope in chunks.
 
-        `InvalidSubmissionError` for a torn one or another length, `BusyError` if too slow.
+        Raises `InvalidSubmissionError` if it is incomplete or has another length, `BusyError` if it
+        is too slow.
         """
         offsets = Offsets(total)
         envelope = bytearray()

@@ -41,9 +41,8 @@ from shuffledp_shuffler.round_state import MIXING_ATTEMPTS, Phase
 class RoundPipeline:
     """Mixes and relays rounds of one node.
 
-    `corruption` is None on every honest node; `memory`: bytes, see `mix`.
-
-    `cluster` is None on a node that mixes on its own machine.
+    `corruption` is None on every honest node. For `memory`, in bytes, see `mix`. `cluster` is None
+    on a node that mixes on its own machine.
     """
 
     identity: Identity
@@ -55,7 +54,7 @@ class RoundPipeline:
     cluster: RayEngine | None = field(default=None, kw_only=True)
 
     async def run(self, live: LiveRound) -> None:
-        """Brings a round from MIXING or RELAYING to DONE, or to FAILED with a typed error.
+        """Bring a round from MIXING or RELAYING to DONE, or to FAILED with a typed error.
 
         Never raises.
         """
@@ -76,7 +75,8 @@ class RoundPipeline:
     async def _work_when_room(self, live: LiveRound) -> None:
         """Mix and relay a round; wait while the disk is full.
 
-        Repeats a step that a full disk ended, for `relay.patience` seconds from the first.
+        A step that fails on a full disk is repeated for `relay.patience` seconds from its first
+        failure.
         """
         deadline: float | None = None
         pause = FIRST_PAUSE_SECONDS
@@ -106,9 +106,7 @@ class RoundPipeline:
     async def mix_batch(self, live: LiveRound) -> BatchHeader:
         """Mix the round's input into `live.folder.outgoing`; return the batch header.
 
-        Returns the commitment to that batch.
-
-        A separate step, so that an experiment can replace an honest node by an adversary.
+        This is a separate step, so that an experiment can replace an honest node by an adversary.
         """
         if live.require_terms().mixing is not None:
             return await mix_provably(live, self.identity, self.relay.roster, self.relay.patience)
@@ -215,7 +213,7 @@ class RoundPipeline:
     async def _dummies(self, live: LiveRound, progress: Callable[[int], None]) -> Path | None:
         """The file of this node's dummies, drawn at the first call; None without dummies.
 
-        A separate step, so that an experiment can replace it by a node that adds no noise.
+        This is a separate step, so that an experiment can replace it by a node that adds no noise.
         """
         terms, path = live.require_terms(), live.folder.dummies
         if not terms.geometry.dummies_per_node:

@@ -17,11 +17,12 @@ _FILES = ("token", "certificate", "key", "authority")
 class EngineConfig(Section, frozen=True, kw_only=True):
     """Where a node mixes its batches: `local` in its own processes, or on a `ray` cluster.
 
-    With `ray`: the head's `address`, host:port; the file with the cluster's `token`; and the PEM
-    files of this machine's `certificate` and `key`, and of the `authority` that signs those of all
-    machines of the cluster, and of no other. A task on a worker takes at most about `task_memory`
-    bytes. The head or the first worker may be unreachable for `wait_seconds`; a cluster that
-    finishes no task within `stall_seconds` is abandoned. docs/how-to/several-machines.md.
+    With `ray`, `address` is the head's host:port, `token` the file with the cluster's token,
+    `certificate` and `key` this machine's PEM files, and `authority` the PEM file of the authority
+    that signs the certificates of the cluster's machines and no others. A task on a worker takes at
+    most about `task_memory` bytes. The head or the first worker may be unreachable for
+    `wait_seconds`; a cluster that finishes no task within `stall_seconds` is abandoned.
+    docs/how-to/several-machines.md.
     """
 
     kind: Literal["local", "ray"] = "local"

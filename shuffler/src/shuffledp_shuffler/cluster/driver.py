@@ -1,10 +1,10 @@
 """The process that directs a node's Ray cluster for one mixing.
 
-The node survives its death.
+If this process dies, the node goes on.
 
-It is a separate process because Ray kills a driver that loses the head, and reads its secrets from
-the environment. It gets a job and a pipe, reports its progress there, asks for permission before it
-writes, and exits.
+It is a separate process because Ray kills a driver that loses the head, and because Ray reads its
+secrets from the environment. It gets a job and a pipe, reports its progress through the pipe, asks
+for permission before it writes, and exits.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE
 from shuffledp_shuffler.peeling import WorkersLost
 
 RETRIES: Final = 5
-"""Times that Ray runs a task again when the machine under it is lost."""
+"""How often Ray runs a task again when the machine that ran it is lost."""
 
 _HANDSHAKE_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 1.0
-"""Interval at which a head, or workers, are looked for."""
+"""Interval in seconds at which the head and the workers are looked for."""
 
 
 class ClusterFault(WorkersLost):
@@ -133,9 +133,9 @@ class Cluster:
             self.ray.shutdown()
 
     def processors(self) -> int:
-        """Processors of all workers together; waits for the first.
+        """Number of processors of all workers together; waits for the first worker.
 
-        Raises `ClusterFault` when none comes.
+        Raises `ClusterFault` if no worker comes in time.
         """
         while not (count := int(self.ray.cluster_resources().get("CPU", 0))):
             if time.monotonic() > self._deadline:
@@ -147,7 +147,10 @@ class Cluster:
         return count
 
     def wait(self, refs: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Wait for one task; return it and the others. `ClusterFault` if none ends in time."""
+        """Wait for one task; return it and the others.
+
+        Raises `ClusterFault` if none ends in time.
+        """
         done, others = self.ray.wait(
             refs, num_returns=1, timeout=self._config.stall_seconds, fetch_local=False
         )
@@ -183,7 +186,7 @@ class Mixing:
     """One run of a job on a cluster: the steps of docs/protocol.md, "Mixing", each by tasks."""
 
     opens: Callable[..., Any] = staticmethod(open_block)
-    """The task of a block; a bench has one without public-key work."""
+    """The task that opens a block; a benchmark replaces it by one without public-key work."""
 
     def __init__(self, cluster: Cluster, work: ClusterJob, pipe: Connection) -> None:
         self._cluster = cluster

@@ -35,9 +35,9 @@ class RayEngine:
     """Mixes batches on the Ray cluster of the configuration."""
 
     def __init__(self, config: EngineConfig, drive: Drive = drive) -> None:
-        """`drive`: the driver's entry point, which measurements replace.
+        """`drive`: the driver's entry point; measurements pass another one.
 
-        Raises `ConfigError` when a file cannot be used.
+        Raises `ConfigError` if a file cannot be used.
         """
         config.check_files()
         self._config = config
@@ -46,7 +46,8 @@ class RayEngine:
     async def check(self) -> None:
         """Connect once, to see whether the cluster works.
 
-        Raises `ClusterFault` that says what is wrong, `ConfigError` without Ray.
+        Raises `ClusterFault`, whose message says what is wrong, or `ConfigError` if Ray is not
+        installed.
         """
         async with self._driver_process(None) as pipe:
             await _receive(pipe)
@@ -68,8 +69,8 @@ class RayEngine:
 
         Raises:
             ClusterFault: the cluster, or one of its machines, failed; mixing can be tried again.
-            NodeFault: lost data, or too little `task_memory` for so large a batch. Whatever
-                `allowed` raises.
+            NodeFault: lost data, or too little `task_memory` for so large a batch.
+            ShuffleDPError: what `allowed` raises.
         """
         if (await in_thread(source.stat)).st_size < units * layer.unit_bytes:
             raise NodeFault(

@@ -25,7 +25,7 @@ class StageMessage:
 
 @dataclass(frozen=True)
 class DroppedMessage:
-    """Number of records to drop; the node answers if this is allowed, else kills the process."""
+    """Number of records to drop; the node answers if it is allowed, else kills the driver."""
 
     records: int
 

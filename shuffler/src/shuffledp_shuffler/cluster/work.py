@@ -1,9 +1,9 @@
 """The work of a cluster's machines: pure functions of a job, so that repetition is safe.
 
-An engine runs a task again when a machine is lost, also one whose results others have read in part.
-Every label and order is therefore drawn from ChaCha20 under the job's secret and the number of the
-block or bucket, never fresh in a task: with fresh ones some records of a round would be lost and
-others doubled. docs/protocol.md, "Mixing", under "Several machines".
+If a machine is lost, an engine runs its tasks again, even if other machines have read part of their
+results. Every label and order is therefore drawn from ChaCha20 under the job's secret and the
+number of the block or bucket, never fresh in a task: with fresh ones some records of a round would
+be lost and others doubled. docs/protocol.md, "Mixing", under "Several machines".
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ from shuffledp_shuffler.permutation import Records, uniform_labels, uniform_perm
 SECRET_BYTES: Final = 32
 
 Sealed = NDArray[np.uint8]
-"""Rows under AES-256-GCM. What a machine keeps for others may be written to its disk, and engines
-do not encrypt.
+"""Rows encrypted with AES-256-GCM: an engine may write what a machine keeps for others to its disk,
+and does not encrypt it.
 """
 
 ENTRY: Final = np.dtype(
     [("tag", np.uint64, (2,)), ("place", np.uint64), ("slot", np.uint32), ("bucket", np.uint16)]
 )
-"""Of a record: the tag by which equal ones meet, its place in the batch, and its slot in its part
-of its bucket.
+"""Entry of a record: the tag that equal records share, its position in the batch, and its slot in
+the part of its bucket.
 """
 
 _ENTRY_WORKING: Final = 64
-"""Bytes that looking for equal tags takes for an entry, beside the entry."""
+"""Working memory per entry while equal tags are looked for, in bytes, besides the entry."""
 
 _BLOCK_SHARE: Final = 4
-"""A block's units are this part of a task's memory: beside them are its records, their sorted copy,
-and tags.
+"""A block's units take one part in this many of a task's memory; its records, their sorted copy and
+the tags need the rest.
 """
 
 _MOST_PARTS: Final = 2**21
-"""Most parts of a job. The driver holds a reference to each, of about a kilobyte."""
+"""Most parts of a job. The driver holds a reference of about a kilobyte to each."""
 
 _LABELS, _ORDERS, _PARTS, _ENTRIES, _BUCKETS, _MEETING, _RECORDS, _REPEATED = range(8)
-"""What keys of a job are for."""
+"""The uses of a job's keys."""
 
 
 @dataclass(frozen=True)
 class Job:
     """The mixing of `units` packed units, in blocks of `block`; the last block may be shorter.
 
-    `secret` are fresh uniform bytes, for one mixing only. `memory`: bytes that a task takes at
-    most, about.
+    `secret` are fresh uniform bytes, for one mixing only. `memory` is about the most bytes that a
+    task takes.
     """
 
     layer: Layer
@@ -124,12 +124,12 @@ class Job:
 class Sum:
     """A multiset of records: their number, and the sum of their tags under the job's key.
 
-    The sum has two words modulo 2^64.
+    The sum has two words, each modulo 2^64.
 
-    With tags of a random function, multisets that differ have equal sums with probability at most
-    (d / 2^64)^2, d the largest power of two that divides every difference of multiplicities (Clarke
-    et al. 2003); `wide_tagger` is such a function up to the bound of CBC-MAC. A count alone does
-    not see that one record was lost and another doubled.
+    If tags come from a random function, different multisets have equal sums with probability at
+    most (d / 2^64)^2, d the largest power of two that divides every difference of multiplicities
+    (Clarke et al. 2003); `wide_tagger` is such a function up to the bound of CBC-MAC. A count alone
+    would not show that one record was lost and another duplicated.
     """
 
     records: int = 0
@@ -156,7 +156,7 @@ def split_block(
 ) -> tuple[Sum, list[Sealed], list[Sealed]]:
     """Open a block, drop duplicates and failures, and assign records to random buckets.
 
-    `peel` is replaced only to measure the moving of records without decryption.
+    `peel` is replaced only to measure the transport of records without decryption.
 
     Returns:
         The multiset of its records; its part of every group of tags; and its part of every bucket.
@@ -204,10 +204,10 @@ def split_block(
 def again(job: Job, group: int, parts: list[Sealed]) -> NDArray[np.void]:
     """Entries of one group whose record equals a record at an earlier position.
 
-    `parts` are those of all blocks.
+    `parts` are the group's parts from all blocks.
 
     Raises:
-        NodeFault: a part that was changed.
+        NodeFault: a part was changed.
     """
     entries = np.concatenate(
         [
@@ -235,11 +235,11 @@ def order_bucket(
     """The records of one bucket except those of `left_out`, in a uniformly random order.
 
     Returns:
-        The multiset of what was left out; and the records that go out.
+        The multiset of the records that were left out; and the records that go out.
 
     Raises:
-        NodeFault: a part that was changed, or a bucket that does not fit into memory (probability
-            below 2^-64).
+        NodeFault: a part was changed, or there is a bucket that does not fit into memory
+            (probability below 2^-64).
     """
     opened = [
         _unseal(job, (_PARTS, block, bucket), part, job.record_bytes)
@@ -262,7 +262,7 @@ def order_bucket(
 def opened_bucket(job: Job, bucket: int, sealed: Sealed) -> Records:
     """Decrypt the records of a bucket that `order_bucket` returned.
 
-    Raises `NodeFault` for one that was changed.
+    Raises `NodeFault` if the bucket was changed.
     """
     return _unseal(job, (_BUCKETS, 0, bucket), sealed, job.record_bytes)
 
@@ -295,7 +295,7 @@ def _key(secret: bytes, use: int) -> bytes:
 def _stream(job: Job, use: int, number: int) -> RandomBytes:
     """The ChaCha20 key stream for one block or bucket, from its beginning.
 
-    A counter of 8 bytes, then the nonce.
+    The IV is a counter of 8 bytes, followed by the nonce.
     """
     cipher = Cipher(
         algorithms.ChaCha20(_key(job.secret, use), bytes(8) + number.to_bytes(8, "little")), None

@@ -18,7 +18,7 @@ from shuffledp_shuffler.mixproof.mixing import resume_output
 def accusation_of(live: LiveRound) -> bytes:
     """The node's open accusation, packed, for which no transcript has come yet.
 
-    Raises `RoundStateError` where none does.
+    Raises `RoundStateError` if there is none.
     """
     if not live.settlement.accused:
         raise RoundStateError(f"this node has no open accusation in round {live.record.round_id}")
@@ -32,15 +32,15 @@ def answer_inquiry(
 
     T7 is checked in core: a node reveals nothing before it has verified all earlier steps.
 
-    `last_hop` is the hop that answered the last inquiry about this round. None: it is read from
-    disk, as after a restart; all claims are verified and the whole batch is opened again. The
-    answers are the same.
+    `last_hop` is the hop that answered the last inquiry about this round. If it is None, as after a
+    restart, it is rebuilt from the files on disk: all claims are verified and the whole batch is
+    opened again. The answers are the same.
 
     Returns: The answer, packed; and the hop that made it, for the next inquiry.
 
     Raises:
         MalformedDocumentError: the inquiry cannot be read.
-        BadHopError, BadBlameError, UnansweredError, RoundStateError: as `Hop.show` and
+        BadHopError, BadBlameError, UnansweredError, RoundStateError: see `Hop.show` and
             `Hop.show_passage`.
     """
     inquiry = unpack_document(received, Inquiry)

@@ -64,7 +64,7 @@ class ClaimCheck:
     ) -> ClaimCheck:
         """The checks of a round, with the list of withdrawals that `own_key` names.
 
-        `DocumentError` for another one.
+        Raises `DocumentError` if `withdrawals` is not that list.
         """
         withdrawn = read_withdrawals(withdrawals, population, mixing_part(own_key))
         return cls(manifest, mixing, Enrolment(population, manifest.closes_at, withdrawn))
@@ -72,14 +72,15 @@ class ClaimCheck:
     def check(self, credential: Signed, submission: bytes, private_key: bytes) -> None:
         """Check a submission whose credential and length are already checked.
 
-        1. The claim is signed by the credential; it is the document that every verifier will check.
+        1. The claim is signed by the credential, and is the document that every verifier will
+           check.
         2. C1: the credential is still enrolled when the round closes, according to the round's list
            of withdrawals.
         3. C1 to C3, as every verifier checks them.
         4. C4: the envelope opens to the records of the claim.
 
         Raises:
-            BadClaimError: steps 1 to 4.
+            BadClaimError: one of steps 1 to 4 failed.
             InvalidSubmissionError: the envelope does not open.
         """
         geometry = self.manifest.geometry
@@ -98,9 +99,8 @@ class ClaimCheck:
     def guard(self, credential: str, submission: bytes) -> BadClaimError | None:
         """The refusal of a claim with a key of an already accepted claim, L4; None to accept it.
 
-        The keys of accepted claims are remembered.
-
-        Two claims with a common key cannot be on one list, but both would have a receipt.
+        The keys of accepted claims are remembered. Otherwise two claims with a common key would
+        both get a receipt, although they cannot be on one list.
         """
         keys = split_submission(self.manifest.geometry, submission)[0].claim.key_list
         # The same credential again: what it was admitted with before may never have reached the

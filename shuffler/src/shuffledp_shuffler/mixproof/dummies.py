@@ -1,7 +1,8 @@
 """Dummies of the nodes in a verified round: docs/mixing.md, "Dummies".
 
-Each node draws its own once, has them on disk before anyone gets them, and claims them as a user
-claims its messages. The analyst brings them to the entry node, which lists them.
+Each node draws its dummies once, stores them on disk before anyone gets them, and claims them as a
+user claims its messages. The analyst passes them to the entry node, which adds the claims to its
+list.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ from shuffledp_shuffler.round_state import ENTRY, Phase
 async def dummies_of(live: LiveRound, identity: Identity) -> bytes:
     """This node's claim and sealed dummies for the entry node; drawn at the first call.
 
-    D1: they are on disk before they are returned, and the same ever after.
+    D1: they are on disk before they are returned, and every later call returns the same.
 
     Raises:
-        RoundStateError: the nodes of this round send none, or its secrets are erased.
+        RoundStateError: the nodes of this round send no dummies, or its secrets are erased.
         NodeFault: the disk of this node is damaged.
     """
     _mixing_with_dummies(live)
@@ -99,14 +100,14 @@ def require_wanted(live: LiveRound) -> None:
 async def keep_dummies(live: LiveRound, data: bytes) -> None:
     """At the entry node, store the claim and sealed dummies of another node, once.
 
-    1. D2: they have the length of the round, and are claimed by another node of the route.
-    2. They are the first of that node, or the same again.
-    3. C1 to C3, as everyone checks them.
-    4. C4: what is sealed opens to the records of the claim.
+    1. D2: they have the round's length, and are claimed by another node of the route.
+    2. They are the first ones of that node, or repeat them.
+    3. C1 to C3, as every verifier checks them.
+    4. C4: the sealed part opens to the records of the claim.
 
     Raises:
-        BadClaimError: naming the node, unless it did not sign the claim.
-        InvalidSubmissionError: what is sealed does not open.
+        BadClaimError: a check failed; the message names the node if the node signed the claim.
+        InvalidSubmissionError: the sealed part does not open.
         RoundStateError: the submissions are closed.
     """
     require_wanted(live)
@@ -169,7 +170,7 @@ def listed_dummies(live: LiveRound, users: Sequence[EnrolledClaim]) -> dict[byte
     """At the entry node, the claims of all nodes' dummies in route order, by credential.
 
     Raises:
-        BadClaimError: naming a node that claims a key of another claim, D2.
+        BadClaimError: a node claims a key of another claim, D2; the message names the node.
     """
     mixing = live.require_terms().mixing
     if mixing is None or not mixing.dummies:
@@ -193,7 +194,7 @@ def listed_dummies(live: LiveRound, users: Sequence[EnrolledClaim]) -> dict[byte
 
 
 def dummies_sent(live: LiveRound) -> dict[bytes, bytes]:
-    """At the entry node, seed and records of all nodes' dummies, by credential."""
+    """At the entry node, the seed and records of every node's dummies, by credential."""
     mixing = live.require_terms().mixing
     return {
         credential: _open(live, live.folder.dummies_of(position).read_bytes())
@@ -207,7 +208,7 @@ def require_own_dummies(live: LiveRound, listed: ClaimList) -> None:
     """Check that a list has the claim of this node's dummies that is on its disk, D4.
 
     Raises:
-        NodeFault: it is another one. Nothing is forwarded.
+        NodeFault: the list has another claim. Nothing is forwarded.
     """
     mixing = live.require_terms().mixing
     if mixing is None or not mixing.dummies:

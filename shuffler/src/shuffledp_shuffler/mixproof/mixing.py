@@ -54,15 +54,15 @@ async def mix_provably(
 ) -> BatchHeader:
     """Mix the round's input into `live.folder.outgoing`; return the signed batch header.
 
-    Records that fail to decrypt are accused, and the node waits up to `patience` seconds until all
-    are traced to their users, who are left out. Nothing leaves the node before that. After a crash
-    before the batch is committed, mixing starts again in another order, since no party has seen the
-    first one. The accusation stays the same.
+    Records that fail to decrypt are accused. The node then waits up to `patience` seconds until all
+    of them are traced to their users, who are left out; nothing leaves the node before that. After
+    a crash before the batch is committed, mixing starts again in another order, because no party
+    has seen the first order. The accusation stays the same.
 
     Raises:
         BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: the input
         does not verify; the message names the party at fault, if there is one.
-        NodeFault: work on the batch has ended this node's process every time.
+        NodeFault: every attempt at the batch so far has crashed this node's process.
     """
     mixing = _mixing(live)
     total = mixing.count_messages(live.record.accepted)
@@ -137,8 +137,8 @@ def _history_bytes(signed: Signed | None) -> int:
 def _attempt(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run work on the batch, unless earlier attempts crashed the process, as huge batches do.
 
-    Earlier crashes count until the batch is committed: a process that dies while it makes the
-    output has read the input successfully each time, so a new count would allow endless attempts.
+    Crashes are counted until the batch is committed. If the count began again once the input is
+    read, a process that always dies while it makes the output could try endlessly.
     """
     before = live.folder.attempts
     if before >= MIXING_ATTEMPTS:
@@ -158,7 +158,7 @@ def take_input(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop
 
 
 def require_output(live: LiveRound) -> None:
-    """Raise `RoundStateError` if this node has no output, or has erased what answers need."""
+    """Raise `RoundStateError` if this node has no output, or has erased the data for answers."""
     live.require_secret()
     if live.record.outgoing is None:
         raise RoundStateError(f"this node has sent no batch in round {live.record.round_id}")
@@ -279,7 +279,7 @@ def _receive(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, 
 
 
 def claim_check(live: LiveRound, roster: Roster) -> ClaimCheck | None:
-    """The entry node's checks of a verified round; None in a plain one. Raises `DocumentError`."""
+    """The entry node's checks of a verified round, or None; raises what `ClaimCheck.of` raises."""
     terms = live.require_terms()
     if terms.mixing is None:
         return None

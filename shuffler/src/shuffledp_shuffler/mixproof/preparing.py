@@ -23,11 +23,11 @@ from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.checks import Terms, check_round_keys
 
 SECRET_BYTES = 64
-"""Length of both secrets, behind the round key on disk."""
+"""Length in bytes of both secrets, which follow the round key on disk."""
 
 RECORD_MEMORY = 2048
-"""Bytes of memory that are counted for a record beside twice its length; measured: 890 in all at a
-length of 145.
+"""Bytes of memory assumed per record in addition to twice its length. Measured: 890 in all for
+records of 145 bytes.
 """
 
 
@@ -61,24 +61,24 @@ def make_mixing_part(
 
     1. A corrupt node that logs what it learns does not take part: such logs exist for plain rounds
        only.
-    2. There are the round keys of all nodes before this one, which verify and hold (K1 to K3).
+    2. The round keys of all nodes before this one are present and valid (K1 to K3).
     3. The entry node uses the enrolment key of this node's roster, and a list of withdrawals that
-       is not older than the one known here.
+       is not older than this node's.
 
     Args:
-        signed: the certificate as it travels.
-        certificate: what it says.
-        before: signed round keys of the nodes before, in the route's order.
-        name: this node's.
-        position: on the route.
-        suite: of the round.
-        roster: of the deployment.
-        admission: the lists of withdrawals known here.
+        signed: the certificate as a signed document.
+        certificate: the certificate, decoded.
+        before: signed round keys of the nodes before this one, in route order.
+        name: name of this node.
+        position: position of this node on the route.
+        suite: suite of the round.
+        roster: roster of the deployment.
+        admission: the lists of withdrawals that this node knows.
         writes_down: whether this node is corrupt and keeps a log.
 
     Raises:
         PolicyRefusal: step 1.
-        RoundKeyError: step 2, naming the node.
+        RoundKeyError: step 2; the message names the node.
         ForeignDocumentError, NodeFault: step 3.
     """
     if not certificate.verified:
@@ -132,7 +132,7 @@ def _check_newest(entry: MixingKey, serial: int, digest: str) -> None:
 def check_memory(terms: Terms, memory: int) -> None:
     """Raise `PolicyRefusal` for a verified round that may need more than `memory` bytes.
 
-    It is mixed in memory.
+    Such a round is mixed in memory.
     """
     if terms.mixing is None:
         return

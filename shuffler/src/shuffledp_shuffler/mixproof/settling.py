@@ -26,11 +26,11 @@ class TranscriptExchange:
             raise RoundStateError("this node has no open accusation")
 
     async def take(self, transcript: Transcript) -> None:
-        """Pass on a transcript; return once it has ended the accusation.
+        """Pass a transcript to the waiting task; return once it has ended the accusation.
 
         Raises:
             RoundStateError: there is no open accusation.
-            ShuffleDPError: as `Receiver.settle`.
+            ShuffleDPError: an error of `Receiver.settle`.
         """
         self.require_open()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -40,11 +40,12 @@ class TranscriptExchange:
     async def wait_for_transcript(self, hop: Hop, accused: int, patience: float) -> Transcript:
         """Wait at most `patience` seconds for the transcript that ends the accusation.
 
-        A damaged or incomplete transcript does not end the wait: another one may come.
+        A damaged or incomplete transcript does not end the wait, because another one may come.
 
         Raises:
             UnansweredError: none came in time.
-            BadBlameError, TooFewReportsError: nothing may leave this node.
+            BadBlameError, TooFewReportsError: the transcript shows that nothing may leave this
+                node.
         """
         self._show(accused)
         try:
