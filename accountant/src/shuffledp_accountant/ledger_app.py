@@ -88,7 +88,7 @@ def _show(outcome: RestoredLedger) -> None:
 
 
 def main() -> None:
-    """Entry point: errors of this project become one line and an exit code."""
+    """Entry point: an error becomes one line on standard error and an exit code."""
     prepare_terminal()
     try:
         ledger_app()

@@ -336,9 +336,9 @@ def _report(verified: CheckedResult) -> None:
 
 
 def main() -> None:
-    """Entry point: one line that describes the error, and its exit code.
+    """Entry point: an error becomes one line on standard error and an exit code.
 
-    A signal unwinds: no half of a folder is left.
+    A signal ends the command through its cleanup, so no half-written folder is left.
     """
     forbid_core_dumps()
     prepare_terminal()

@@ -11,7 +11,7 @@ from pathlib import Path
 def read_bounded(file: Path, most: int) -> bytes:
     """Read a regular file of at most `most` bytes.
 
-    A pipe or a device is not opened for longer than to see what it is.
+    A pipe or a device is refused without reading from it or waiting for it.
 
     Raises:
         OSError: it cannot be read, is not a regular file, or is larger; `strerror` says which.

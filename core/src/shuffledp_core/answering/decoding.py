@@ -45,7 +45,7 @@ class Board:
 
     @property
     def invalid(self) -> int:
-        """Messages that do not count: no client that follows the protocol sends them."""
+        """Number of messages that do not count; a client that follows the protocol sends none."""
         return self.outside + self.repeated
 
 
@@ -62,8 +62,8 @@ def decode(
     1. A whole number of records.
     2. As many as accepted reports times messages per report, and the dummies of every node, less
        those that the nodes dropped.
-    3. Messages with a symbol outside the alphabet are left out, and counted.
-    4. So are those whose receipt tag occurs more than once.
+    3. Messages with a symbol outside the alphabet are left out, and their number is recorded. 4.
+       Messages whose receipt tag occurs more than once are left out and recorded likewise.
 
     A single client can send the messages that steps 3 and 4 leave out; it must not cost the others
     their answer or their budget.

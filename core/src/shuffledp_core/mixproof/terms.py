@@ -70,7 +70,7 @@ class MixTerms:
 
     @property
     def most_accused(self) -> int:
-        """Largest number of records that a party accuses: those of one user too many to exclude."""
+        """Most records that a party accuses: those of one user more than may be excluded."""
         return (self.max_reports - self.min_reports + 1) * self.messages_per_user
 
     def count_messages(self, users: int) -> int:
@@ -88,7 +88,7 @@ class MixTerms:
         return user(credential)
 
     def record_bytes(self, position: int) -> int:
-        """Length of a record at a position, 1 to L + 1. Node 1 adds and takes no layer."""
+        """Length of a record at a position, 1 to L + 1. Node 1 neither adds nor removes a layer."""
         layers = self.analyst - max(2, position)
         return WIDTH + TAG_BYTES * (layers + 1) + self.symbol_bytes + PROOF_BYTES
 

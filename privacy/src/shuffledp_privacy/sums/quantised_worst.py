@@ -71,7 +71,7 @@ def _shares(item: QuantisedRound) -> tuple[Floats, Floats]:
 
 
 def _below_a_step(item: QuantisedRound, epsilon: float) -> float:
-    """δ at ε per unit for all changes by less than a step."""
+    """Largest δ, at ε per unit, over all changes of the value by less than a step."""
     lows, highs = _shares(item)
     if not lows.size:
         return 0.0
