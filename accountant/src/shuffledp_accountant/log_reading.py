@@ -63,7 +63,7 @@ class Allowance:
         self._until = clock() + limits.seconds
 
     def spend(self, size: int = 0) -> None:
-        """Subtract bytes that were read; `ConfigError` if a limit is reached."""
+        """Subtract bytes that were read; raise `ConfigError` if a limit is reached."""
         self._left -= size
         if self._left < 0:
             raise ConfigError(
@@ -212,7 +212,7 @@ def read_log(
     Args:
         source: where its files are.
         key: signs its checkpoints; its name is the origin.
-        most_entries: of a log that is read.
+        most_entries: most entries of a log that is read.
         report: called with the number of hashes read, and of all.
 
     Raises:

@@ -189,7 +189,7 @@ class Accountant:
            store the certificate; all or nothing.
 
         Raises:
-            UnknownRoundError: never certified here.
+            UnknownRoundError: this accountant never certified the round.
             RoundStateError: step 1, settled for another number, or released; step 2, more reports
                 than the plan allows; step 3, headers are missing.
             TooFewReportsError: step 2, fewer than the plan's minimum.
@@ -232,17 +232,17 @@ class Accountant:
         return self._ledger.settle(round_id, real, sign_certificate)
 
     def log_result(self, round_id: str, digest: str) -> None:
-        """Adds the result of a settled round to the public log.
+        """Add the result of a settled round to the public log.
 
-        Devices and readers check the result itself; the log makes it the only one.
+        Devices and readers check the result itself; the log ensures that they all see the same one.
 
         Args:
-            round_id: settled before.
-            digest: of the signed result, as `document_digest` gives it.
+            round_id: the settled round.
+            digest: digest of the signed result, as `document_digest` gives it.
 
         Raises:
-            MalformedRequestError: the digest is none.
-            UnknownRoundError: never certified here.
+            MalformedRequestError: `digest` is not a digest.
+            UnknownRoundError: this accountant never certified the round.
             RoundStateError: the round is not settled, or the log has another result of it.
             LedgerError: the database failed.
         """
@@ -270,7 +270,7 @@ class Accountant:
         3. No node of the route is missing.
 
         Raises:
-            UnknownRoundError: never certified here.
+            UnknownRoundError: this accountant never certified the round.
             DocumentError: a discard does not verify.
             RoundStateError: a wrong node, step 2 or 3; or the round was settled.
         """

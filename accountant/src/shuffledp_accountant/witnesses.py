@@ -131,7 +131,7 @@ class WitnessClient:
 
 
 def ignore_answer(name: str, answer: WitnessAnswer) -> None:
-    """Ignore a witness's answer: the default when no one counts."""
+    """Ignore a witness's answer; the default if no caller counts the answers."""
 
 
 def collect_cosignatures(

@@ -35,7 +35,8 @@ def clopper_pearson(
     Args:
         successes: from 0 to trials.
         trials: at least 1, independent.
-        confidence: of the whole interval; each side errs with at most half of 1 - confidence.
+        confidence: confidence of the whole interval; each side errs with at most half of 1 -
+            confidence.
 
     Raises:
         ValueError: counts or confidence out of range.
@@ -62,7 +63,7 @@ class EpsilonBound:
         estimate: the same event's ε without the confidence margins; -inf when it never happened.
         delta: the δ it is for.
         confidence: that a true guarantee is not refuted.
-        trials: of each dataset, both halves together.
+        trials: number of trials of each dataset, both halves together.
         hits: in the measuring half, how often the event happened on the likelier and on the other
             dataset.
     """

@@ -26,8 +26,8 @@ class Parties:
 
     Attributes:
         terms: public.
-        secrets: of the nodes, in the order of the route.
-        signers: of the nodes and then the analyst.
+        secrets: secrets of the nodes, in the order of the route.
+        signers: signers of the nodes and then the analyst.
     """
 
     terms: MixTerms

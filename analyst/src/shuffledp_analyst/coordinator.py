@@ -342,7 +342,7 @@ class Coordinator:
         return _file_chunks(self._services.records.files(round_id).board())
 
     def tile(self, round_id: str, index: int) -> bytes:
-        """A tile of the published board; `UnknownRoundError` if there is none."""
+        """A tile of the published board; raises `UnknownRoundError` if there is none."""
         return self._services.records.files(round_id).tiles.read(index)
 
     def history(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:

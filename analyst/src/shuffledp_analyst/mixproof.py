@@ -79,7 +79,8 @@ class ProvableMixing:
         """Trace the accusation of the node with this name, and send it the transcript.
 
         Raises:
-            BadBlameError, BadHopError, BadListError, TooFewReportsError: naming the party at fault.
+            BadBlameError, BadHopError, BadListError, TooFewReportsError: a check failed; the
+                message names the party at fault.
             UnansweredError: a node does not continue; no party is proved guilty.
             RoundStateError: the node accuses no record (any more).
         """

@@ -33,7 +33,7 @@ class TileFiles:
         part.rename(self._folder / _TILES)
 
     def read(self, index: int) -> bytes:
-        """A tile of the published board; `UnknownRoundError` if there is none."""
+        """A tile of the published board; raises `UnknownRoundError` if there is none."""
         published_file(self._folder, "board")
         return read_file(self._folder, f"{_TILES}/{index}")
 

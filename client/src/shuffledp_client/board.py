@@ -187,16 +187,16 @@ def check_board(
     4. The signed tiles, if there are any, are those of this board.
 
     Args:
-        verified: of this round.
-        geometry: of this round.
+        verified: verified documents of this round.
+        geometry: geometry of this round.
         board: all plain messages, packed.
         submissions: `PreparedSubmission.messages` of one user or of many.
 
     Raises:
         BadBatchError: step 1.
         ReceiptMissingError: step 2; says how many messages of how many submissions are not there.
-        FalseResultError: step 3 or 4; `BadBatchError` for a board from which no answer can be
-            computed.
+        FalseResultError: step 3 or 4; `BadBatchError` for a board from which no answer can
+            be computed.
     """
     if len(board) != verified.result.messages * geometry.plain_bytes:  # 1
         raise BadBatchError(

@@ -219,7 +219,7 @@ class DeviceSteps:
     async def verify(self, round_id: str, *, wait: bool = False) -> CheckedResult:
         """Check result, certificates, answer and board of a submission's round.
 
-        Then erases the kept submission.
+        Afterwards the stored submission is erased.
 
         It stays when a check fails: with the receipt it is the user's evidence. It also stays when
         the analyst says that the round failed, until every node of its route has signed that it

@@ -17,7 +17,7 @@ def symbols(spec: Mechanism, answer: int, integers: RandomIntegers | None = None
 
     Args:
         spec: the mechanism.
-        answer: of `randomise`.
+        answer: answer of `randomise`.
         integers: source of randomness for mechanisms that draw their symbols; by default the
             operating system's.
 

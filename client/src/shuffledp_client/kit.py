@@ -63,7 +63,7 @@ class Device:
     again next time. Several processes may use one device's folder.
 
     Args:
-        config: of the device; `load` reads it.
+        config: config of the device; `load` reads it.
         backoff: how patiently parties that are away are asked again.
         clock: milliseconds since 1970 (UTC).
     """

@@ -24,7 +24,7 @@ class Reader(Announcing, Protocol):
     """
 
     async def ending(self, round_id: str) -> RoundEnd:
-        """The signed result and related documents. `UnknownRoundError` before the end."""
+        """The signed result and related documents. Raises `UnknownRoundError` before the end."""
         ...
 
     async def result(self, round_id: str) -> Signed:
@@ -32,11 +32,11 @@ class Reader(Announcing, Protocol):
         ...
 
     async def board(self, round_id: str, length: int) -> bytes:
-        """The board of `length` bytes. Raises `BadBatchError` when another length arrives."""
+        """The board of `length` bytes. Raises `BadBatchError` if another length arrives."""
         ...
 
     async def tile(self, round_id: str, index: int) -> bytes:
-        """A tile of the board. Raises `UnknownRoundError` when there is none."""
+        """A tile of the board. Raises `UnknownRoundError` if there is none."""
         ...
 
 

@@ -1,8 +1,8 @@
 """Submission for many devices over one stream, for simulated users and gateways.
 
-Documents, checks and answers are those of a device that submits by itself; only calls are saved.
-Our own HTTPS gateway makes one call for each submission, because the end of a stream would end the
-wait of all devices on it.
+Documents, checks and answers are the same as if each device submitted by itself; only calls are
+saved. Our own HTTPS gateway makes one call for each submission, because the end of a stream would
+end the wait of all devices on it.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Question:
     The value is from 0 to `largest`.
 
     Attributes:
-        round_id: of the round.
+        round_id: id of the round.
         mechanism: kind of the mechanism that adds the noise.
         largest: largest value there is in this round.
         closes_at: when the round closes, UTC.
@@ -38,7 +38,7 @@ class Question:
         delta: its δ.
         epsilon_corrupted: ε_L, which holds even if every node is corrupt; infinite if nothing does.
         route: the mix nodes, in order.
-        wording: the question in words, signed; None where the round has none.
+        wording: the question in words, signed; None if the round has none.
         verified: all of the round's documents.
     """
 
@@ -186,7 +186,7 @@ class Checked:
     """Outcome of checking one round.
 
     Attributes:
-        round_id: of the round.
+        round_id: id of the round.
         standing: what became of the answer.
         words: the same in a sentence.
         result: COUNTED: the verified result, with the published estimate.

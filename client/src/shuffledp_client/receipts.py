@@ -44,7 +44,7 @@ class BoardSource(Protocol):
     """Source of a board and its tiles, all unverified."""
 
     async def board(self, round_id: str, length: int) -> bytes:
-        """The whole board; raises `BadBatchError` when another length arrives."""
+        """The whole board; raises `BadBatchError` if another length arrives."""
         ...
 
     async def tile(self, round_id: str, index: int) -> bytes:
@@ -62,9 +62,9 @@ async def find_messages(
     """Check that a submission's messages are on the board, and return how many were found.
 
     Args:
-        source: of board and tiles.
+        source: source of board and tiles.
         verified: the result, checked.
-        submission: of this round.
+        submission: submission of this round.
         check: how much is fetched.
         crowd: of `ReceiptCheck.TILE`: fewest honest people who share a tile on average.
 

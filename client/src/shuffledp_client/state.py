@@ -253,7 +253,7 @@ class SubmissionStore:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Context that holds the lock of a state folder, for which others wait.
 
-    Raises `ConfigError` when the folder cannot be opened.
+    Raises `ConfigError` if the folder cannot be opened.
     """
     try:
         descriptor = os.open(folder, os.O_RDONLY)

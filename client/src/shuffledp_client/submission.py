@@ -60,7 +60,7 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     `symbols` (m of them, packed) and `seed` are the user's secret: together they give its messages,
     and with the published board those say which were whose. They are never sent, logged or printed,
-    unless the user shows evidence. Of a verified round `board` has the messages themselves, and
+    unless the user shows evidence. In a verified round, `board` holds the messages themselves, and
     there is no seed.
     """
 
@@ -227,7 +227,7 @@ def prepare_answer(
 
     See `prepare`, which devices call.
 
-    A step of its own for experiments whose users randomise, or cheat, in their own way.
+    This is a separate step for experiments whose users randomise, or cheat, in their own way.
 
     Raises:
         ValueError: the round's mechanism does not allow this answer.
@@ -295,7 +295,7 @@ def wrap_claim(
 ) -> PreparedSubmission:
     """Make the submission from a claim and its packed symbols.
 
-    A step of its own for users who cheat in experiments.
+    This is a separate step for users who cheat in experiments.
     """
     claim = pack_claim(enrolled_claim(prepared.claim, member.credential))
     suite = suite_named(verified.geometry.suite)

@@ -276,7 +276,7 @@ class AnalystReader(_Caller):
     async def board(self, round_id: str, length: int) -> bytes:
         """The published board of `length` bytes.
 
-        Raises `BadBatchError` when another length arrives.
+        Raises `BadBatchError` if another length arrives.
         """
         return await self._collect(lambda: self.pieces(round_id), length)
 
@@ -294,7 +294,7 @@ class AnalystReader(_Caller):
     async def history(self, round_id: str, length: int) -> bytes:
         """The history of a verified round, of `length` bytes.
 
-        Raises `BadBatchError` when another length arrives.
+        Raises `BadBatchError` if another length arrives.
         """
         request = analyst_pb2.GetHistoryRequest(round_id=round_id)
         return await self._collect(
@@ -384,7 +384,7 @@ async def find_round(
     published them there. The analyst's answer decides, and its errors are raised.
 
     Args:
-        roster: of the deployment.
+        roster: roster of the deployment.
         keys: folder with the caller's TLS key.
         broker: None: only the analyst is asked.
         verified: parses and verifies announcement bytes, or raises.

@@ -164,9 +164,9 @@ def verify_round(
         ExpiredDocumentError: step 2.
         RoundKeyError: step 3.
         SubmissionClosedError: step 6.
-        FalseCertificateError: step 7; `MalformedDocumentError` for numbers that are impossible.
+        FalseCertificateError: step 7; `MalformedDocumentError` for impossible numbers.
         ClientPolicyRefusal: step 8.
-        LogProofError: step 9; `MalformedDocumentError` for a proof that is none.
+        LogProofError: step 9; `MalformedDocumentError` if the proof cannot be parsed.
     """
     require_current(roster, now)  # 1
     documents = verify_documents(announcement, roster, population, round_id)  # 1 to 5
@@ -289,8 +289,8 @@ def _node_of(signed: Signed, roster: Roster) -> Party:
 def _check_route(route: tuple[Party, ...], certificate: Certificate) -> None:
     """Refuse any route except the certified one.
 
-    The accountant settles and releases on the word of the certified nodes: another route may have
-    no honest one.
+    For settlement and release, the accountant relies on signatures of the certified nodes; another
+    route may have no honest node.
     """
     names = tuple(party.name for party in route)
     if len(set(names)) != len(names):

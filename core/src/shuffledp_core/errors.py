@@ -216,7 +216,7 @@ class UnreachableError(NodeFault):
 class BrokerError(ShuffleDPError):
     """The announcement broker is unreachable or breaks its protocol.
 
-    It can only delay: the analyst is asked instead.
+    A broker can only delay a device, which queries the analyst instead.
     """
 
 

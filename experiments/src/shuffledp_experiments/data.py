@@ -23,7 +23,7 @@ class DataFile:
     """Description of a file in the data folder.
 
     Attributes:
-        name: of the file.
+        name: name of the file.
         columns: those that are read, numbers each.
         about: what it is, where it comes from, and how it differs from the paper's.
     """

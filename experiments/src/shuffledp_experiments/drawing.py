@@ -50,10 +50,10 @@ def panels(
     """A figure without a window, and its axes, shape (rows, columns); sizes in inches.
 
     Args:
-        rows: of axes.
-        columns: of axes.
-        width: of the whole figure.
-        height: of the whole figure.
+        rows: number of rows of axes.
+        columns: number of columns of axes.
+        width: width of the whole figure.
+        height: height of the whole figure.
         options: those of matplotlib's `Figure.subplots`, such as sharey.
     """
     from matplotlib.figure import Figure

@@ -78,7 +78,7 @@ class PaperClaim:
         verdict: see `Verdict`.
         why: the reason in a few words, with the proposition of docs/accounting.md where there is
             one.
-        published, certified, attained: the numbers, in the same unit; None where there is none.
+        published, certified, attained: the numbers, in the same unit; None if there is none.
     """
 
     statement: str
@@ -223,8 +223,8 @@ class Experiment:
         verdicts: the verdicts that come out; a test compares. Empty where nothing is claimed.
         inferred: names of parameters that the paper does not state.
         data: names of the data files that it uses, where they are given.
-        seconds: of CPU, of its run, picture and files in a process of its own, measured; not
-            counting the start.
+        seconds: CPU seconds of its run, picture and files in a process of its own, measured;
+            not counting the start.
         seconds_quick: the same with `--quick`.
     """
 

@@ -31,10 +31,10 @@ class FinishedExperiment:
     """An experiment that ran, or that lacked its data.
 
     Attributes:
-        id: of the experiment.
+        id: id of the experiment.
         claims: the published statements, judged.
         notes: what a reader must know.
-        seconds: of CPU that it took; other processes on the machine do not count.
+        seconds: seconds of CPU that it took; other processes on the machine do not count.
         missing: why it could not run; empty where it did.
     """
 
@@ -51,7 +51,7 @@ def reproduce(
     """Run experiments, starting with the longest, and write their files; yield each when done.
 
     Args:
-        entries: of the registry.
+        entries: entries of the registry.
         out: folder of the files; made where it is missing.
         processes: number of processes at a time; None for as many as there are cores. With 1, the
             experiments run in this process.

@@ -32,7 +32,7 @@ class LazyFunction:
     A lab says `_of = partial(Later, __name__)`, and then `_of("checks.check_law")`.
 
     Attributes:
-        package: of the lab.
+        package: package of the lab.
         path: the function, by its module in the package and its name.
     """
 
@@ -114,8 +114,8 @@ class Prediction:
         key: its name in predict.toml.
         question: as the student reads it.
         kind: what an answer is.
-        unit: of a number, for the reader.
-        choices: of a choice.
+        unit: unit of a number, for the reader.
+        choices: options of a choice.
         most: of a number that lies between 0 and this, such as 1 for a share; infinite for any
             number.
     """

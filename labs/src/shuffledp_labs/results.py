@@ -21,7 +21,7 @@ class CheckResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Result of one check.
 
     Attributes:
-        name: of the check.
+        name: name of the check.
         points: those it gave.
         of: those it can give.
         outcome: "error" is a fault of the grader or the machine, "left-out" was not asked for.
@@ -45,7 +45,7 @@ class LabResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         student: as they were enrolled; "" in practice.
         nonce: in hex; with the key, it draws the same instance again.
         digest: SHA-256 of work.py, in hex.
-        points: of all checks, of 75.
+        points: points of all checks, of 75.
         checks: in order.
         box: the sandbox that the program ran in.
         finished: whether all checks that were asked for have run.

@@ -32,7 +32,7 @@ async def budget_pages(
     Each page states the budget at its own time, so the last page has the newest state.
 
     Args:
-        stub: of the accountant.
+        stub: stub of the accountant.
         accountant: its name, for errors.
         population: whose account.
         after: number of a charge; 0: all.

@@ -74,7 +74,8 @@ class Analysis:
     ) -> NDArray[np.float64]:
         """δ at each of `epsilons` (total, any sign) for one value changed by exactly `distance`.
 
-        Shape: same as `epsilons`. Never below the truth, and at every point the δ of one dominating
+        Shape: same as `epsilons`. The result is never below the truth, and at every point the δ of
+        one dominating
         pair (or above it), so that composition may build on it.
         """
         raise self._missing("curve")
@@ -108,7 +109,7 @@ class Analysis:
     def error_law(self, users: int, total: int) -> ErrorLaw | None:  # noqa: ARG002
         """Law of the error of the sum of `users` reports whose true sum is `total`, unclamped.
 
-        None where it is not known.
+        None if it is not known.
         """
         return None
 

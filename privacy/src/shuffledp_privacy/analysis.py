@@ -179,7 +179,7 @@ def analyse(cost: Cost, nodes: int) -> CostAnalysis:
 
 
 def analysis_with(bounds: Bounds, cost: Cost, nodes: int) -> CostAnalysis:
-    """The analysis of a cost whose ε is known; raises as `analyse`."""
+    """The analysis of a cost whose bounds are already computed; raises what `analyse` raises."""
     return CostAnalysis(
         cost,
         bounds,

@@ -79,7 +79,7 @@ class Bounds:
         certified: upper bound that holds for every dataset; `math.inf` where there is none.
         attained: lower bound, exact (rounded down) on a concrete dataset; `-math.inf` where none is
             known.
-        published: what the paper's formula prints, for comparison only; None where there is no
+        published: what the paper's formula prints, for comparison only; None if there is no
             formula.
         basis: which propositions of docs/accounting.md the certified number rests on, and notes in
             words.
@@ -153,7 +153,7 @@ def certified_epsilon(spec: object, setting: Setting, delta: float) -> float:
 def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedBounds:
     """(ε_L, δ) that hold if every node is corrupt.
 
-    Never below the truth. ε_L counts as `setting.adjacency` says.
+    The result is never below the truth. ε_L counts as `setting.adjacency` says.
     """
     return analysis_of(spec).corrupted_bounds(setting, delta)
 
@@ -186,7 +186,8 @@ def certified_curve(
 
     ε is total, not per unit, and of any sign.
 
-    Shape: same as `epsilons`. Never below the truth, and at every point the δ of one dominating
+    Shape: same as `epsilons`. The result is never below the truth, and at every point the δ of one
+    dominating
     pair (or above it), so that composition may build on it. Mechanisms without a metric ignore
     `distance`.
     """

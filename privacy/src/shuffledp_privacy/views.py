@@ -106,7 +106,7 @@ def renyi_divergence(table: DeltaCurve, order: float) -> float:
     curve defines).
 
     Args:
-        table: of the round.
+        table: table of the round.
         order: 1 (Kullback-Leibler) to 10,000, or `math.inf` for the pure ε.
     """
     if not (1 <= order <= LARGEST_ORDER or order == math.inf):
@@ -215,7 +215,7 @@ def group_table(table: DeltaCurve, reports: int) -> DeltaCurve:
     Source: proposition C20.
 
     Args:
-        table: of one report's change.
+        table: table of one report's change.
         reports: 1 to 100, all of them among the honest ones.
     """
     if not 1 <= reports <= LARGEST_GROUP:

@@ -27,7 +27,7 @@ class Composition:
     Attributes:
         parts: each different round, as a plan of one round, and how often it is run.
         delta: at which ε is stated, over all rounds.
-        certified: ε, never below the truth; None where no finite bound is known.
+        certified: ε, never below the truth; None if no finite bound is known.
         attained: ε that a single one of the rounds reaches; the truth for all lies above it.
         corrupted: ε_L over all rounds when every node is corrupt; None for no bound.
         corrupted_delta: its δ.
@@ -118,7 +118,7 @@ def compose(
     Args:
         plans: one for each round, in any order; a plan of several rounds counts so often. At least
             one.
-        setting: of every round, in place of their own.
+        setting: setting of every round, in place of their own.
         delta: over all rounds, 0 or 1e-12 <= δ < 1; the plans' own δ is ignored.
 
     Raises:

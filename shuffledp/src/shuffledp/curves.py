@@ -182,7 +182,7 @@ def curve(
         setting: in place of the plan's own.
         epsilons: shape (points,), rising, nats, >= 0, per unit of distance under metric adjacency;
             None for points around the guarantee at δ, closest where the curves bend.
-        delta: of that guarantee, in place of the plan's own; 1e-6 for parameters alone.
+        delta: δ of that guarantee, in place of the plan's own; 1e-6 for parameters alone.
         rounds: how often the round is run on the same people, in place of the plan's own.
 
     Raises:

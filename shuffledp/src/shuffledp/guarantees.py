@@ -39,15 +39,15 @@ class Guarantee:
 
     Attributes:
         plan: what was asked.
-        certified: ε, never below the truth; None where no finite bound is known.
-        attained: ε that a concrete pair of datasets reaches, never above the truth; None where
+        certified: ε, never below the truth; None if no finite bound is known.
+        attained: ε that a concrete pair of datasets reaches, never above the truth; None if
             unknown.
-        published: what the paper's formula prints, for comparison only; None where it has none for
+        published: what the paper's formula prints, for comparison only; None if it has none for
             this plan.
         corrupted: ε_L over all rounds when every node is corrupt, never below the truth; None for
             no bound.
         corrupted_delta: its δ.
-        messages: per user and round; None where the spec does not say.
+        messages: per user and round; None if the spec does not say.
         error: standard error of one round's estimate, of the sum or of one count at worst, with
             the noise of all the plan's nodes; None without an estimator.
         error_of_one_node: the error if only one node adds its noise; `error` where nodes add none.

@@ -140,7 +140,8 @@ class Grid:
 
         The distance on the Earth is the great-circle distance.
 
-        Never below the truth: κ radius/side, and √2 for rounding to whole columns and rows
+        The result is never below the truth: κ radius/side, and √2 for rounding to whole columns and
+        rows
         (docs/accounting.md, S15).
         """
         return self.stretch * radius / self.side + math.sqrt(2) * (1 + _OFFSET_ERROR)
@@ -219,7 +220,7 @@ class LocationPlan:
         epsilon: nats, certified for any two points of the map at most `radius` metres apart; twice
             as far costs at most twice. A point outside the map is protected as the nearest point of
             the map.
-        delta: of both rounds together.
+        delta: δ of both rounds together.
     """
 
     grid: Grid
@@ -276,7 +277,7 @@ def plan_location(
         grid: the map.
         radius: metres, above 0, at most half the Earth's circumference.
         epsilon: nats for points `radius` apart, above 0, at most 100.
-        delta: of both rounds, in [2e-12, 1): each has half of it.
+        delta: δ of both rounds, in [2e-12, 1): each has half of it.
         users: n of each round.
         honest: users who follow the protocol; None for all.
         mechanism: one whose rounds answer a sum.

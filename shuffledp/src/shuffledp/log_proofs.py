@@ -42,7 +42,7 @@ class LogPosition:
         entry: number of its entry, from 0.
         origin: the log's name.
         size: number of entries that the proof's checkpoint covers.
-        root: of their Merkle tree, hex.
+        root: root of their Merkle tree, hex.
         cosigned_at: witnesses that signed the checkpoint, and when, in milliseconds since 1970.
         unsigned: the other witnesses that the roster names.
         threshold: number of witnesses that must sign.

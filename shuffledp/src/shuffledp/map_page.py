@@ -94,7 +94,7 @@ class _Projection:
         parallels: edges of the rows, from the south.
         meridians: edges of the columns, from the west.
         left: pixels left of the map.
-        width: of the map, in pixels.
+        width: width of the map, in pixels.
     """
 
     parallels: list[float]

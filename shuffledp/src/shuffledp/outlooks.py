@@ -77,7 +77,7 @@ class DrawnOutlook(QuestionOutlook, Protocol):
     """An outlook that can be plotted."""
 
     def draw(self, file: Path) -> None:
-        """Plot the outlook. `ConfigError` if the file cannot be written."""
+        """Plot the outlook. Raises `ConfigError` if the file cannot be written."""
 
 
 def outlook(
@@ -149,8 +149,8 @@ class QuantilePlan(NamedTuple):
 
     Attributes:
         mechanism: its name.
-        messages: of a user.
-        dummies: of each node.
+        messages: number of messages of a user.
+        dummies: number of dummies of each node.
         errors: standard error of the number of users up to each bin, with the noise of all nodes.
         reach: that number is off by less than this with probability 95%, at its worst.
     """

@@ -173,7 +173,7 @@ def all_corrupt(
 ) -> View:
     """ε_L, the guarantee if every node is corrupt, by δ and by the largest change.
 
-    Never below the truth.
+    The result is never below the truth.
 
     ε_L is of the whole change, not per unit. Columns: `delta`, and `distance D` for each D;
     mechanisms without a metric have one column, `any change`.
@@ -222,18 +222,18 @@ def datasets(
 ) -> View:
     """(ε, δ) for datasets that differ in several users' values, from a metric guarantee.
 
-    Never below the truth.
+    The result is never below the truth.
 
     ε per unit stays, at the sum of all distances (Athanasiou et al. 2025, (1)); δ grows: each
     change adds δ e^(ε times the distance of those before it), the smallest first
     (docs/accounting.md, C20). Numbers: `distance`, `epsilon_per_unit`, `epsilon` in all, `delta`;
-    None where no finite bound is known.
+    None if no finite bound is known.
 
     Args:
         plan: a plan, a certificate, or parameters, which need `setting`. Metric adjacency.
         changes: for each changed user the distance, 1 to the largest that the plan covers.
         setting: in place of the plan's own.
-        delta: of one user's change, in place of the plan's own.
+        delta: δ of one user's change, in place of the plan's own.
 
     Raises:
         UsageError: standard adjacency, no change, or one that the plan does not cover.
@@ -273,7 +273,7 @@ def growing_delta(
 ) -> View:
     """ε per unit if δ may grow with the distance: δ e^d for a change by d.
 
-    Never below the truth.
+    The result is never below the truth.
 
     The weaker definition of Athanasiou et al. 2025, footnote 2. Beyond ln(1/δ) it promises nothing,
     as δ e^d is 1 there. Numbers: `epsilon`; `constant_delta`, the certified ε with the same δ at

@@ -51,7 +51,7 @@ class Answer:
         users: n, reports in the round.
         estimate: the analyst's estimate as a signed result holds it.
         true_total: the sum of the values, or how many users hold each symbol, shape (symbols,).
-        seed: of the repeatable simulation; None where the operating system's randomness was used.
+        seed: seed of the repeatable simulation; None if it used the operating system's randomness.
         estimator: how the counts became the estimate.
         nodes: nodes that added dummies; 0 where the mechanism has none.
     """
@@ -290,7 +290,7 @@ def _counts(spec: Mechanism, values: Integers, seed: int | None) -> Integers:
 
 
 def _noisy_nodes(spec: Mechanism, nodes: int) -> int:
-    """Number of nodes that add dummies; `UsageError` for 0 if the noise comes from nodes."""
+    """Number of nodes that add dummies; raises `UsageError` for 0 if the noise comes from nodes."""
     if whole_number("nodes", nodes) < 1:
         raise UsageError(f"nodes must be at least 1, not {nodes}")
     return nodes if spec.dummies_per_node else 0

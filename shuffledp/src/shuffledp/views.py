@@ -49,7 +49,7 @@ class View:
     Attributes:
         plan: what was asked.
         name: as `shuffledp certify --view` has it.
-        numbers: by name; None where no finite bound is known.
+        numbers: by name; None if no finite bound is known.
         columns: by name, shape (points,); `inf` where no finite bound is known.
         basis: what the numbers rest on, in words.
     """
@@ -255,15 +255,15 @@ def group(
 ) -> View:
     """ε at δ if a user sends several reports in one round, all of which may change.
 
-    Never below the truth.
+    The result is never below the truth.
 
     Sound for every mechanism, whatever the reports say (docs/accounting.md, C20). Numbers:
-    `epsilon`, None where no finite bound is known; `reports`.
+    `epsilon`, None if no finite bound is known; `reports`.
 
     Args:
         plan: a plan, a certificate, or a mechanism's parameters, which need `setting` and `delta`.
             Standard adjacency.
-        reports: of one user in each round, 1 to 100; all count among the honest ones.
+        reports: number of reports of one user in each round, 1 to 100, all counted as honest.
         setting: in place of the plan's own; users are reports.
         delta: in place of the plan's own.
         rounds: how often the round is run on the same people, in place of the plan's own.
@@ -303,16 +303,16 @@ def subsampled(
 ) -> View:
     """ε at δ if each round runs on a random subset of fixed size of the people.
 
-    Never below the truth.
+    The result is never below the truth.
 
-    The subset stays secret (Balle et al. 2018; docs/accounting.md, C5). Numbers: `epsilon`, None
-    where no finite bound is known; `rate`.
+    The subset stays secret (Balle et al. 2018; docs/accounting.md, C5). Numbers: `epsilon`, None if
+    no finite bound is known; `rate`.
 
     Args:
         plan: a plan, a certificate, or a mechanism's parameters, which need `setting` and `delta`.
         rate: in (0, 1], the chance that a user is drawn. With m drawn of n, of whom t collude, m /
             (n - t).
-        setting: of the users drawn, in place of the plan's own.
+        setting: setting of the users drawn, in place of the plan's own.
         delta: over all rounds, in place of the plan's own.
         rounds: in place of the plan's own.
 
@@ -353,7 +353,7 @@ def shuffled_plan(
 ) -> Plan:
     """Combine the arguments of a view into the plan whose guarantee it restates.
 
-    `UsageError` for a plan without an honest node, unless `corrupt`.
+    Raises `UsageError` for a plan without an honest node, unless `corrupt`.
     """
     if delta is None and getattr(plan, "delta", None) is None:
         delta = DEFAULT_DELTA

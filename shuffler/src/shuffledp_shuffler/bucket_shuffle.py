@@ -123,7 +123,7 @@ class BucketShuffle:
     def add(self, records: Records) -> NDArray[np.uint64]:
         """Put every record into a random bucket; return the records' addresses.
 
-        Raises `NodeFault` when the disk refuses.
+        Raises `NodeFault` if the disk refuses.
         """
         return self._buckets.add(
             uniform_labels(len(records), self.layout.buckets, self._random), records

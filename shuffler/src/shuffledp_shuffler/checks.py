@@ -55,7 +55,7 @@ is certified, and opens when it is announced.
 
 
 def check_round_id(round_id: str) -> str:
-    """Return a round id that is fit to name a folder; `UnknownRoundError` for any other."""
+    """Return a round id that is fit to name a folder; raise `UnknownRoundError` for any other."""
     if not ROUND_ID.fullmatch(round_id):
         raise UnknownRoundError(
             f"a round id must be 32 lower-case hex digits, not {round_id[:80]!r}"
@@ -78,8 +78,8 @@ def check_certificate(
        part.
 
     Raises:
-        DocumentError: one of its subclasses in steps 1 to 5; `StaleRosterError` for the roster,
-            `UnknownRoundError` for the id, and `ConfigError` for the suite.
+        DocumentError: one of its subclasses in steps 1 to 5; `StaleRosterError` for the
+            roster, `UnknownRoundError` for the id, and `ConfigError` for the suite.
     """
     require_current(roster, now)  # 1
     certificate = verify_from(roster.accountant, signed, Certificate)
@@ -207,8 +207,8 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
        its claims are judged by the enrolment key of this roster (C1).
 
     Raises:
-        DocumentError: one of its subclasses in steps 1, 2, 5 and 6; `ForeignDocumentError` for the
-            enrolment key of step 7.
+        DocumentError: one of its subclasses in steps 1, 2, 5 and 6; `ForeignDocumentError`
+            for the enrolment key of step 7.
         RoundKeyError: steps 3, 4 and 7.
     """
     manifest = verify_from(roster.analyst, signed, Manifest)  # 1

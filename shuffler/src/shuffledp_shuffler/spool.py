@@ -179,7 +179,7 @@ class Spool:
     ) -> None:
         """Open or create the index and the file of envelopes.
 
-        Raises `NodeFault` when they contradict each other or are damaged.
+        Raises `NodeFault` if they contradict each other or are damaged.
 
         `accepted` is called once per commit, in the writer's thread, with the number of submissions
         added. `guard` may refuse a submission that conflicts with an accepted one; it is called in

@@ -190,7 +190,7 @@ def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Pat
     """Play one round, and attack it with the logs of its corrupt nodes, if there are any.
 
     Args:
-        options: of the round.
+        options: options of the round.
         column: the users' values.
         stages: where progress is shown.
         folder: new and empty, for the system; it holds the evidence afterwards.

@@ -75,8 +75,8 @@ def open_database(url: str) -> Engine:
 def failures() -> Iterator[None]:
     """Context that turns errors of the database and its driver into `LedgerError`.
 
-    `LedgerAwayError` if the server is unreachable, starting, stopping or out of disk space: callers
-    retry.
+    Raises `LedgerAwayError` if the server is unreachable, starting, stopping or out of disk space:
+    callers retry.
     """
     try:
         yield

@@ -143,8 +143,8 @@ class Ledger:
 
         A repetition for the same reports returns the same certificate.
 
-        The charge never falls (`charges.settled_cost`). Where fewer honest users than reserved are
-        left it rises, even beyond the budget: the reports exist.
+        The charge never falls (`charges.settled_cost`). If fewer honest users are left than were
+        reserved for, it rises, even beyond the budget, because the reports exist.
 
         Args:
             round_id: reserved before.
@@ -270,7 +270,7 @@ class Ledger:
                 return
 
     def charge(self, round_id: str) -> Charge:
-        """A round's charge; `UnknownRoundError` if it was never reserved in this ledger."""
+        """A round's charge; raises `UnknownRoundError` if it was never reserved in this ledger."""
         charge = self.find(round_id)
         if charge is None:
             raise UnknownRoundError(f"round {round_id!r} was never certified by this accountant")

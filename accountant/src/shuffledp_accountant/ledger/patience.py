@@ -31,7 +31,7 @@ def _patient_connection() -> Any:
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             """The driver's `wait`, with a time limit.
 
-            `OperationalError` without SQLSTATE, as for a server that is away.
+            Raises `OperationalError` without SQLSTATE, as for a server that is away.
 
             An unanswered commit may have succeeded: a repeated call then finds its certificate.
             """

@@ -69,7 +69,7 @@ def ledger_log_entry(
     *documents: bytes,
     position: int | msgspec.UnsetType = msgspec.UNSET,
 ) -> bytes:
-    """The log entry of a change; `LedgerError` if it is too long for a log."""
+    """The log entry of a change; raises `LedgerError` if it is too long for a log."""
     texts = tuple(document.decode() for document in documents)
     try:
         return LedgerLogEntry(
@@ -80,7 +80,7 @@ def ledger_log_entry(
             position=position,
         ).to_bytes()
     except ValueError as error:
-        raise LedgerError(f"cannot be logged: {error}; nothing was changed") from error
+        raise LedgerError(f"this change cannot be logged: {error}; nothing was changed") from error
 
 
 def restored_log_entry(charge: Charge) -> bytes:
@@ -188,7 +188,7 @@ _BROKEN: Final = (msgspec.MsgspecError, ValueError, TypeError, UsageError)
 
 
 def read_cost(row: RowMapping) -> Cost:
-    """Read the cost of a row; `LedgerError` if this software cannot have written it."""
+    """Read the cost of a row; raise `LedgerError` if this software cannot have written it."""
     try:
         return _as_cost(msgspec.convert({str(key): value for key, value in row.items()}, _CostRow))
     except _BROKEN as error:
@@ -203,7 +203,7 @@ def _as_cost(row: _CostRow) -> Cost:
 
 
 def read_entry(row: RowMapping) -> LedgerEntry:
-    """Read the summary of a charge; `LedgerError` if this software cannot have written it."""
+    """Read the summary of a charge; raise `LedgerError` if this software cannot have written it."""
     try:
         state = ChargeState(row["state"])
     except ValueError as error:
@@ -214,7 +214,7 @@ def read_entry(row: RowMapping) -> LedgerEntry:
 
 
 def read_charge(row: RowMapping) -> Charge:
-    """Read a stored charge; `LedgerError` if this software cannot have written the row."""
+    """Read a stored charge; raise `LedgerError` if this software cannot have written the row."""
     try:
         entry = msgspec.convert({str(key): value for key, value in row.items()}, _Row)
         cost = _as_cost(entry)

@@ -28,7 +28,7 @@ class Attack:
         run: gives the report. All its parameters are named and have defaults.
         options: those of them that are options, each with the annotation that typer reads; their
             defaults are `run`'s.
-        chart: the curve of a report, for `--plot`; None where there is none to draw.
+        chart: the curve of a report, for `--plot`; None if there is none to draw.
     """
 
     name: str

@@ -80,7 +80,7 @@ def run_average(
         delta: δ of one day's certificate and of the budget.
         trials: small rounds for each of two neighbouring datasets; `LOCAL_TRIALS` times as many
             single users.
-        confidence: of the intervals.
+        confidence: confidence of the intervals.
 
     Raises:
         UsageError: a parameter is out of range.
@@ -276,9 +276,9 @@ def days_within_budget(users: int, epsilon: float, delta: float, days: int) -> t
     """Number of daily rounds that the real ledger admits, and its refusal of the next.
 
     Args:
-        users: of each round, all honest.
+        users: number of users of each round, all honest.
         epsilon: budget of the population over all days, nats.
-        delta: of the budget, and of one day's certificate.
+        delta: δ of the budget, and of one day's certificate.
         days: at most.
 
     Raises:

@@ -100,7 +100,7 @@ def run_dropout(
         epsilon: the plan's target (nats).
         delta: its δ.
         trials: rounds that are simulated for each of two neighbouring datasets.
-        confidence: of the intervals.
+        confidence: confidence of the intervals.
 
     Raises:
         UsageError: a parameter is out of range.

@@ -90,7 +90,7 @@ def run_flood(
         policy_limit: `epsilon_corrupted` of the victim's own policy (nats).
         trials: rounds that are simulated for each of two neighbouring datasets.
         played: most rounds of each dataset that a mix node's own code plays; no more than `trials`.
-        confidence: of the intervals.
+        confidence: confidence of the intervals.
 
     Raises:
         UsageError: a parameter is out of range.

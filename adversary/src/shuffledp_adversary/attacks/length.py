@@ -64,13 +64,13 @@ def run_length(
     """Run the attack on the lengths of real sealed envelopes of both encodings.
 
     Args:
-        users: of the round that the mechanism is calibrated for.
+        users: number of users of the round that the mechanism is calibrated for.
         max_value: k.
         epsilon: total ε (nats) of that round, standard adjacency.
         delta: its δ.
         trials: users who hold 0, and as many who hold k, that send only the ones; a quarter of them
             also seal as clients do with the default suite, a tenth with each of the others.
-        confidence: of the intervals.
+        confidence: confidence of the intervals.
 
     Raises:
         UsageError: a parameter is out of range.

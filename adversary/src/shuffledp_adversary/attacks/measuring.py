@@ -101,7 +101,7 @@ def guess_finding(
             each kind is fixed: the sum of such counts spreads less than a binomial, so that the
             interval is only too wide (Hoeffding 1956).
         claim: the share that is claimed to be the most.
-        confidence: of the interval.
+        confidence: confidence of the interval.
         defended: whether the defence was in place.
         quantity: the counted quantity.
         note: further facts for a reader.

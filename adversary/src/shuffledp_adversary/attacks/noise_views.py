@@ -66,7 +66,7 @@ def play_surrounded_rounds(node: HonestNode, value: int, count: int) -> Views:
 
     Args:
         node: the node.
-        value: of the victim; the colluding users hold the largest value of the domain.
+        value: value of the victim; the colluding users hold the largest value of the domain.
         count: rounds, each with fresh keys, onions and dummies.
 
     Returns:

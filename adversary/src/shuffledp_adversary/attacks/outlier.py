@@ -75,7 +75,7 @@ def run_outlier(
         epsilon: total ε (nats) that Geo-Shuffle is calibrated for, standard adjacency.
         delta: its δ.
         trials: rounds that are simulated for each of the two datasets.
-        confidence: of the intervals.
+        confidence: confidence of the intervals.
 
     Raises:
         UsageError: a parameter is out of range.

@@ -131,9 +131,9 @@ def run_poison(
     """Play a real round of every mechanism in which some users lie as much as they can.
 
     Args:
-        liars: of each round, from 1 to 100.
+        liars: number of liars in each round, from 1 to 100.
         users: honest ones beside them, from 10 to 100.
-        confidence: of the intervals of what is sampled.
+        confidence: confidence of the intervals of what is sampled.
 
     Raises:
         UsageError: a number is out of range.

@@ -113,8 +113,8 @@ def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDEN
     `users` take part in the round without an honest node.
 
     Args:
-        users: of the last round, at least 20.
-        confidence: of the intervals of what is sampled.
+        users: number of users of the last round, at least 20.
+        confidence: confidence of the intervals of what is sampled.
 
     Raises:
         UsageError: a number is out of range.

@@ -78,7 +78,7 @@ class TraceOptions:
         logs: its logs; None for those in the folder.
         subset: use the logs of these nodes only; None for all there are.
         local_trials: answers drawn for each of the two values; 0 leaves the last part out.
-        confidence: of every interval.
+        confidence: confidence of every interval.
     """
 
     demo: DemoOptions

@@ -52,7 +52,7 @@ class Trials:
 
         Args:
             stage: label of the progress bar.
-            draw: makes some trials.
+            draw: runs a given number of trials and returns their views.
             trials: number of trials, at least 1.
 
         Returns:

@@ -70,10 +70,10 @@ class AuditReport:
         answer: the accountant's analysis of these parameters.
         pair: the two datasets.
         bound: the evidence; its ε are for the whole change.
-        claimed: ε (nats; per unit under metric adjacency) that is audited, None where nothing
-            finite is claimed.
+        claimed: ε (nats; per unit under metric adjacency) that is audited, None if nothing finite
+            is claimed.
         claim: the source of `claimed`.
-        seconds: of the whole audit.
+        seconds: seconds of the whole audit.
         local: whether one user's own messages were audited.
         notes: further remarks for a reader.
     """

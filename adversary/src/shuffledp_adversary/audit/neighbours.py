@@ -80,7 +80,7 @@ def outcomes(
     Args:
         spec: what ran.
         pair: on which datasets.
-        counts: of both, each of shape (trials, spec.cells).
+        counts: counts of both, each of shape (trials, spec.cells).
     """
     rows, row_of_trial = _distinct(counts)
     nodes = 1 if spec.dummies_per_node else 0

@@ -45,12 +45,12 @@ class CapturedRound:
         manifest: verified.
         final: the final certificate, verified.
         board: shape (messages, bytes of one).
-        logs: of the corrupt nodes, by position on the route.
+        logs: logs of the corrupt nodes, by position on the route.
         values: shape (users,), value of each user of node 1's log, in the order of its spool; only
-            a simulation knows it, and only to measure success by. None where it or node 1's log is
+            a simulation knows it, and only to measure success by. None if it or node 1's log is
             missing.
         population: shape (domain,), number of users who hold each value, which the adversary knows.
-            None where unknown.
+            None if unknown.
     """
 
     manifest: Manifest
@@ -99,7 +99,7 @@ class TraceResult:
         correct_by_place: the same, if every honest node is assumed to have kept the order of its
             batch; None without a truth, and where no sender is known.
         correct_uniform: the same by maximum likelihood alone, without knowing the population.
-        confidence: of `interval`.
+        confidence: confidence of `interval`.
         traced_users: the users who were traced; None if no sender is known.
     """
 
@@ -180,7 +180,7 @@ def trace_round(
     Args:
         captured: what the adversary holds.
         corrupt: positions whose logs it may use; None for all that it holds.
-        confidence: of the interval.
+        confidence: confidence of the interval.
 
     Raises:
         UsageError: a requested log is missing, or none is requested.
@@ -299,7 +299,7 @@ def load_captured(folder: Path, logs: Path | None = None) -> CapturedRound:
        batch is the board.
 
     Args:
-        folder: of the round.
+        folder: folder of the round.
         logs: folder with the logs; None for the round's own.
 
     Raises:

@@ -71,14 +71,14 @@ class Callers(Protocol):
         """Called when a call has ended."""
 
     def hang_up(self, peer: str) -> None:
-        """Called for a connection that must be closed."""
+        """Called with the peer whose connection must be closed."""
 
 
 CallerOf = Callable[[Scope], str]
 """The address of a request's caller, for limits."""
 
 Refused = Callable[[str, BaseException], None]
-"""Told the route and the error of every call that fails."""
+"""Callback with the route and the error of every call that fails."""
 
 
 class Gateway:

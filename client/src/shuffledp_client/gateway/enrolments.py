@@ -26,7 +26,7 @@ from shuffledp_core.runtime.keys import load_identity
 
 
 class EnrolmentDesk:
-    """Issues one population's credentials. `ConfigError` unless its key is the roster's."""
+    """Issues one population's credentials. Raises `ConfigError` unless its key is the roster's."""
 
     def __init__(
         self, config: EnrolmentConfig, roster: Roster, state: Path, clock: Clock = system_clock

@@ -170,7 +170,7 @@ class FilterDecoder:
         dataset, by Bernstein's inequality with the worst variance.
 
         Args:
-            counts: of each cohort, its reports and then how many have each bit.
+            counts: counts of each cohort, its reports and then how many have each bit.
             users: n, rounded down to whole reports.
         """
         import numpy as np

@@ -31,7 +31,7 @@ class CentreEstimate(NamedTuple):
         point: along each axis.
         low: lower ends of the 95% intervals, each of which holds by itself.
         high: upper ends of them.
-        covariance: of the two coordinates, shape (2, 2): the standard error ellipse.
+        covariance: covariance of the two coordinates, shape (2, 2): the standard error ellipse.
     """
 
     point: tuple[float, float]

@@ -75,8 +75,9 @@ def estimate(
             less.
         users: number of accepted reports, at least 1.
         lost: messages of theirs that do not count.
-        estimator: of a histogram; what is signed is inverted. Whichever it is, standard errors and
-            intervals are those of the inverted counts, the only ones for which they hold.
+        estimator: estimator of a histogram; what is signed is inverted. Whichever it is, standard
+            errors and intervals are those of the inverted counts, the only ones for which they
+            hold.
         nodes: number of nodes that added their dummies, all of which count.
 
     Raises:

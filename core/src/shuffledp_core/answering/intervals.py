@@ -77,7 +77,7 @@ def lower_tail(ones: Integers, bits: Sequence[Bits]) -> Floats:
 
     Args:
         ones: c, shape (laws,).
-        bits: of each law; their sum is C.
+        bits: bits of each law; their sum is C.
     """
     counts = [np.asarray(group.number, dtype=np.float64) for group in bits]
     pairs = list(zip(counts, bits, strict=True))
@@ -274,7 +274,7 @@ def rounded_sum_interval(
 def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fraction) -> int:
     """The largest sum of values under which at most `ones` ones have probability above 2.5%.
 
-    Never below the truth.
+    The result is never below the truth.
     """
     f = float(flip)
     slope = float(1 - 2 * flip)

@@ -44,7 +44,7 @@ class TableEstimate:
     """A fitted cross table.
 
     Attributes:
-        mechanism: of the histogram.
+        mechanism: mechanism of the histogram.
         values: unbiased estimates of all symbols, shape (symbols,).
         shape: cells along each axis; cells are symbols row by row.
         has_others: whether one more symbol counts people who are in no cell.
@@ -108,7 +108,7 @@ def pool_responses(
     """Estimate groups of m symbols of k-RR: a report stays in its group at rate 1 - γ + γ m/k.
 
     Args:
-        counts: of all symbols, shape (symbols,).
+        counts: counts of all symbols, shape (symbols,).
         groups: shape (groups, m).
         present: the messages that count.
         blanket: γ, above 0.

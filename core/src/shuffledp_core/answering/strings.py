@@ -104,7 +104,7 @@ def find_strings(
     """The candidates that reach the least threshold with at most `most_false` false ones expected.
 
     Args:
-        hashes: of the question.
+        hashes: hashes of the question.
         values: the published estimate, column after column.
         reports: number of reports: no text has more people.
         candidates: texts to look up, chosen without regard to the salt; repeated ones count once.

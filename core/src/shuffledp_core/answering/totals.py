@@ -38,9 +38,9 @@ class TotalEstimate(NamedTuple):
     """A sum with its standard error and 95% interval, in the unit of the field.
 
     Attributes:
-        name: of the group; "" without groups.
+        name: name of the group; "" without groups.
         value: unbiased estimate at the chosen cut.
-        standard_error: of noise and rounding.
+        standard_error: standard error of noise and rounding.
         low: lower end of the interval.
         high: upper end of it.
         truth: the sum that is estimated, of the rounded values; in a simulation only.
@@ -60,7 +60,7 @@ class FieldTotals:
 
     Attributes:
         field: whose numbers are added up.
-        unit: of the numbers; "" for none.
+        unit: unit of the numbers; "" for none.
         cut: values up to it count in full, above it less and less, from twice the cut on not at
             all. The largest number if nothing is cut off.
         is_cut: False if the cut is the largest number.

@@ -60,7 +60,7 @@ def probabilities(shape: float, epsilon: float) -> NDArray[np.float64] | None:
     lies beyond the window folds back into it, so that the aliasing error is below 1e-12 in total.
 
     Returns:
-        The probabilities, or None when the window would be larger than `MAX_WINDOW`.
+        The probabilities, or None if the window would be larger than `MAX_WINDOW`.
     """
     reach = chernoff_half_width(shape, epsilon, _WINDOW_TAIL)
     if 2 * reach + 2 > MAX_WINDOW:

@@ -100,7 +100,7 @@ def charged_reports(
 ) -> int:
     """Number of honest reports that a round is charged for, if the plan's assumption may hold.
 
-    As `honest_reports`, but dropped messages reduce only the reports in excess of the plan: the
+    Like `honest_reports`, but dropped messages reduce only the reports in excess of the plan: the
     plan assumes that `planned_honest` complete reports are mixed, and otherwise a single credential
     with bad onions could spend the population's budget. The reports that lost messages are not
     complete.

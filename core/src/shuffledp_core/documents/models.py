@@ -156,7 +156,7 @@ class Roster(Document, frozen=True, kw_only=True):
             )
 
     def party(self, name: str) -> Party:
-        """The party of that name; `ForeignDocumentError` when the roster has none."""
+        """The party of that name; raises `ForeignDocumentError` if the roster has none."""
         for party in self.parties:
             if party.name == name:
                 return party
@@ -186,7 +186,7 @@ class Roster(Document, frozen=True, kw_only=True):
         return tuple(party for party in self.parties if party.role == Role.NODE)
 
     def population(self, name: str) -> Population:
-        """The population of that name; `ForeignDocumentError` when the roster has none."""
+        """The population of that name; raises `ForeignDocumentError` if the roster has none."""
         for population in self.populations:
             if population.name == name:
                 return population

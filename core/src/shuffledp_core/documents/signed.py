@@ -104,7 +104,7 @@ def encode_value(value: object) -> object:
 def decode_value(kind: type, value: object) -> object:
     """The inverse of `encode_value`.
 
-    `ValueError` for anything that is not a rational in lowest terms.
+    Raises `ValueError` for anything that is not a rational in lowest terms.
     """
     # Bounded before `int`: otherwise whoever writes the text decides how long all arithmetic on it
     # takes.
@@ -128,7 +128,7 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def from_json(data: bytes | str, model: type[StructT]) -> StructT:
-    """Parses a struct strictly; `MalformedDocumentError` for anything else.
+    """Parses a struct strictly; raises `MalformedDocumentError` for anything else.
 
     That is: unknown fields, repeated fields, wrong types, bad ranges, whole numbers beyond 64 bits,
     0 with a sign.

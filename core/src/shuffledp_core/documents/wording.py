@@ -80,7 +80,7 @@ class SymbolNames(_Words, frozen=True, kw_only=True, tag_field="kind", tag="name
         return f"{self.names[symbol]} {unit}".rstrip()
 
     def locate(self, answer: str) -> int:
-        """The symbol of an answer; the `ValueError` does not repeat it, as answers are secret."""
+        """The symbol of an answer; a `ValueError` does not repeat the answer, which is secret."""
         composed = unicodedata.normalize("NFC", answer.strip(BLANKS))
         if composed not in self.names:
             raise ValueError(f"expected one of {self.describe('')}")
@@ -129,7 +129,7 @@ class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ran
         return f"{words} {unit}".rstrip()
 
     def locate(self, answer: str) -> int:
-        """The symbol of an answer; the `ValueError` does not repeat it, as answers are secret."""
+        """The symbol of an answer; a `ValueError` does not repeat the answer, which is secret."""
         number = read_number(answer)
         low, high = Decimal(self.edges[0]), Decimal(self.edges[-1])
         if not low <= number <= high:
@@ -181,7 +181,7 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
         return f"{spell_decimal(self.value(symbol))} {unit}".rstrip()
 
     def locate(self, answer: str) -> int:
-        """The symbol of an answer; the `ValueError` does not repeat it, as answers are secret."""
+        """The symbol of an answer; a `ValueError` does not repeat the answer, which is secret."""
         steps = (Fraction(read_number(answer)) - Fraction(self.start)) / Fraction(self.step)
         nearest = round(steps)
         if not 0 <= nearest < self.size:

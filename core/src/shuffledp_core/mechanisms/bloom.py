@@ -164,7 +164,7 @@ class BloomRappor(HistogramSpec, frozen=True, kw_only=True, tag="bloom-rappor"):
         return BitCounts(honest - 1, low, 1, share * (1 - self.flip) ** 2, low)
 
     def check_informative(self) -> None:
-        """Raise `UsageError` where f = 1."""
+        """Raise `UsageError` if f = 1."""
         refuse_pure_noise("fake", self.fake)
 
     def largest_shift(self, liars: int) -> Fraction:

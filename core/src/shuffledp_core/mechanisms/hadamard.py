@@ -112,7 +112,7 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         return BitCounts(honest - 1, low, 1, Fraction(1, 2) - low, low)
 
     def check_informative(self) -> None:
-        """Raises `UsageError` where γ = 1."""
+        """Raises `UsageError` if γ = 1."""
         refuse_pure_noise("blanket", self.blanket)
 
     def largest_shift(self, liars: int) -> Fraction:

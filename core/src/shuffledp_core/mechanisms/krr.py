@@ -86,7 +86,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         return BitCounts(honest - 1, low, 1, 1 - self.blanket + low, low)
 
     def check_informative(self) -> None:
-        """Raises `UsageError` where γ = 1."""
+        """Raises `UsageError` if γ = 1."""
         refuse_pure_noise("blanket", self.blanket)
 
     def largest_shift(self, liars: int) -> Fraction:

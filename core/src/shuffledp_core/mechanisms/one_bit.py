@@ -75,7 +75,7 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
         return BitCounts(honest - 1, low, 1, high, low)
 
     def check_informative(self) -> None:
-        """Raises `UsageError` where p = 1."""
+        """Raises `UsageError` if p = 1."""
         refuse_pure_noise("randomise", self.randomise)
 
     def largest_shift(self, liars: int) -> Fraction:

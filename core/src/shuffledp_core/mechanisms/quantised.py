@@ -100,7 +100,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         return BitCounts(honest * self.bits - 1, flip, 1, high, flip)
 
     def check_informative(self) -> None:
-        """Raises `UsageError` where p = 1."""
+        """Raises `UsageError` if p = 1."""
         refuse_pure_noise("randomise", self.randomise)
 
     def largest_shift(self, liars: int) -> Fraction:

@@ -170,7 +170,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         return BitCounts(honest - 1, low, 1, one * (1 - zero), low)
 
     def check_informative(self) -> None:
-        """Raises `UsageError` where a report does not depend on the value."""
+        """Raises `UsageError` if a report does not depend on the value."""
         if self.fake == 1 or self.when_zero == self.when_one:
             raise UsageError(
                 "every report would be pure noise, because fake is 1 or when_zero equals "

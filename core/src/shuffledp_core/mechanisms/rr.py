@@ -76,7 +76,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
         return BitCounts(honest * self.max_value - changed, flip, changed, 1 - flip, flip)
 
     def check_informative(self) -> None:
-        """Raises `UsageError` where p = 1."""
+        """Raises `UsageError` if p = 1."""
         refuse_pure_noise("randomise", self.randomise)
 
     def largest_shift(self, liars: int) -> Fraction:

@@ -39,7 +39,7 @@ FoundT = TypeVar("FoundT")
 class Elements(Sequence[Element]):
     """Valid group elements, decoded together as `element` decodes one.
 
-    `ProofError` if one is not an element, or is the identity.
+    Raises `ProofError` if one is not an element, or is the identity.
     """
 
     def __init__(self, encoded: Iterable[bytes]) -> None:
@@ -65,7 +65,7 @@ class Elements(Sequence[Element]):
         return add_points(piece.total() for piece in self._pieces)
 
     def times(self, factor: Scalar) -> tuple[Element, ...]:
-        """The multiple factor · element of each element. `ProofError` for the factor 0.
+        """The multiple factor · element of each element. Raises `ProofError` for the factor 0.
 
         The time does not depend on the factor.
         """
@@ -74,7 +74,7 @@ class Elements(Sequence[Element]):
     def powers(self, c: Scalar) -> Element:
         """Σ c^i times element i, for i from 1; in variable time, so not for secrets.
 
-        `ProofError` where it is the identity, or c is 0.
+        Raises `ProofError` if it is the identity, or c is 0.
         """
         starts, sums = 0, []
         for piece in self._pieces:
@@ -106,7 +106,7 @@ class Elements(Sequence[Element]):
 
 
 def multiples(base: Element, factors: Sequence[Scalar]) -> list[Element]:
-    """The multiples of `base` by each secret factor. `ProofError` for a factor of 0.
+    """The multiples of `base` by each secret factor. Raises `ProofError` for a factor of 0.
 
     The time does not depend on the factors.
     """

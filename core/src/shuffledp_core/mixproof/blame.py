@@ -71,13 +71,13 @@ def opening_context(terms: MixTerms, position: int) -> tuple[bytes, ...]:
 def check_accused(case: Case, position: int, accused: AccusedRecord) -> None:
     """Check that a record which the accuser received does not decrypt.
 
-    It must be signed for this batch.
+    The accusation must be signed for this batch.
 
-    1. T1: it is in the output of the node before.
-    2. T2: the share is the one right value, and the record does not decrypt with it.
+    1. T1: the record is in the output of the node before the accuser.
+    2. T2: the accuser's share is correct, and the record does not decrypt with it.
 
     Raises:
-        BadBlameError: naming the accuser.
+        BadBlameError: a check failed; the message names the accuser.
     """
     party, terms = case.party(position), case.terms
     # T0 accused
@@ -139,7 +139,7 @@ def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
     2. T4: with the only right share it decrypts to exactly the outgoing box.
 
     Raises:
-        BadBlameError: naming the node.
+        BadBlameError: a check failed; the message names the node.
     """
     party, terms = case.party(position), case.terms
     key_bytes, box = split_record(step.record)
@@ -168,7 +168,7 @@ def check_origin(case: Case, outgoing: bytes, origin: Origin) -> None:
     """Check node 1's statement of the claim from which it took a record, T5.
 
     Raises:
-        BadBlameError: naming node 1.
+        BadBlameError: a check failed; the message names node 1.
     """
     party, terms = case.party(1), case.terms
     claim = case.listed.by_credential.get(origin.credential)
@@ -190,7 +190,7 @@ def check_moves(
     Returns the keys after this hop.
 
     Raises:
-        BadBlameError: naming the node.
+        BadBlameError: a check failed; the message names the node.
     """
     party = case.party(position)
     if len(moves) != len(keys):
@@ -213,8 +213,8 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
     Returns the last record shown.
 
     Raises:
-        BadBlameError: naming the party whose statement does not verify, or the node whose dummy was
-            accused.
+        BadBlameError: a check failed; the message names the party whose statement does not verify,
+            or the node whose dummy was accused.
         UnansweredError: a part is not signed by its node for this trace, or is at a position
             without a node.
     """
@@ -254,7 +254,7 @@ def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
     """Check a named user's keys as far as they are traced; return the keys at that point.
 
     Raises:
-        BadBlameError: naming the node whose statement does not verify.
+        BadBlameError: a check failed; the message names the node whose statement does not verify.
         UnansweredError: a part is not signed by its node for this passage, or the passage is not of
             a listed user.
     """
@@ -282,7 +282,7 @@ def judge(case: Case, transcript: Transcript) -> tuple[ExcludedUser, ...]:
        accuser's input.
 
     Raises:
-        BadBlameError: naming the party whose statement does not verify.
+        BadBlameError: a check failed; the message names the party whose statement does not verify.
         UnansweredError: a trace or passage ends early; no party is to blame.
     """
     position = transcript.position

@@ -97,7 +97,7 @@ class Chain:
         Raises:
             UnansweredError: step 1. A party with another list cannot judge a header; two lists
                 convict node 1.
-            BadHopError: naming the node.
+            BadHopError: a check failed; the message names the node.
         """
         case, position = self.case, len(self.case.headers) + 1
         terms, party = case.terms, self.case.party(position)
@@ -176,7 +176,7 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
 
     Raises:
         UnansweredError: step 1. These bytes have no signer; fetch them again.
-        BadHopError: naming the node whose output they are.
+        BadHopError: a check failed; the message names the node whose output they are.
     """
     header = chain.case.headers[-1]
     width = chain.case.terms.record_bytes(header.position + 1)
@@ -202,7 +202,7 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
 def signed_board(chain: Chain, board: Sequence[bytes]) -> bytes:
     """The bytes that the analyst signs, F4: the last header, the exclusions, count and root.
 
-    `UnansweredError` for no board.
+    Raises `UnansweredError` for no board.
     """
     if not board:
         raise UnansweredError("no answer: the board is empty")
@@ -231,7 +231,8 @@ def check_board(
     4. The keys are different, and add up to the signed sum (H3, H5).
 
     Raises:
-        BadHopError: naming the node of the hop that fails, or the analyst for the board itself.
+        BadHopError: a check failed; the message names the node of the hop that fails, or the
+            analyst for the board itself.
         BadBlameError, TooFewReportsError: as `follow`.
         UnansweredError: as `follow`; and step 2, which names no party.
     """

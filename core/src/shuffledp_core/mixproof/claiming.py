@@ -87,7 +87,7 @@ def pack_claim(enrolled: EnrolledClaim) -> bytes:
 def unpack_claim(geometry: Geometry, data: bytes) -> EnrolledClaim:
     """The inverse of `pack_claim`; nothing is verified yet.
 
-    `BadClaimError` for another length.
+    Raises `BadClaimError` for another length.
     """
     _require_length(data, geometry.claim_bytes)
     enrolment_bytes = _EXPIRY_BYTES + _SIGNATURE_BYTES
@@ -105,7 +105,7 @@ def pack_dummies_claim(claim: Claim) -> bytes:
 def unpack_dummies_claim(geometry: Geometry, data: bytes) -> Claim:
     """The inverse of `pack_dummies_claim`; nothing is verified yet.
 
-    `BadClaimError` for another length.
+    Raises `BadClaimError` for another length.
     """
     _require_length(data, geometry.dummies_claim_bytes)
     return _unpack_fields(data, geometry.dummies_per_node)

@@ -110,7 +110,7 @@ def make_dummies_claim(
 
     Args:
         terms: the round.
-        position: of the node, 1 to L.
+        position: position of the node, 1 to L.
         symbols: the dummies, `terms.dummies` of them.
         sign: signs with the node's identity key.
         random: the operating system's CSPRNG.
@@ -246,8 +246,8 @@ def check_claim(
     3. C3: it knows the logarithm of every one.
 
     Raises:
-        BadClaimError: naming the user; or "no claim", where its credential did not sign these
-            fields.
+        BadClaimError: a check failed; the message names the user, or begins with "no claim" if the
+            credential did not sign these fields.
     """
     _require_signed(terms, claim)
     party = terms.name_of(claim.credential)
@@ -269,7 +269,8 @@ def check_dummies_claim(
     of an enrolled credential.
 
     Raises:
-        BadClaimError: naming the node; or "no claim", where it did not sign these fields.
+        BadClaimError: a check failed; the message names the node, or begins with "no claim" if it
+            did not sign these fields.
     """
     if claim.credential != terms.node_credentials[position - 1]:  # D3 nodes
         raise BadClaimError(
@@ -305,7 +306,7 @@ def verify_signature(terms: MixTerms, claim: Claim) -> None:
     """Verify a claim's signature by the strict rule; a looser library could incriminate node 1.
 
     Raises:
-        BadClaimError: naming no party, since none signed it.
+        BadClaimError: a check failed; the message names no party, because none signed the claim.
     """
     if not verifies(claim.credential, claim_bytes(terms, claim), claim.signature):
         raise BadClaimError("no claim: its signature does not verify with its credential's key")
@@ -387,7 +388,7 @@ def check_list(
     4. L4: no key occurs twice.
 
     Raises:
-        BadListError: naming node 1, whose signature is on it.
+        BadListError: a check failed; the message names node 1, whose signature is on it.
         UnansweredError: step 1; or the keys add up to the identity. No party is named for that.
     """
     entry = node(1, terms.hops)

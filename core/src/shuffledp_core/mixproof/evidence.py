@@ -18,7 +18,7 @@ from shuffledp_core.mixproof.trees import Path
 def join_path(path: Path) -> bytes:
     """The hashes of a path as one string of bytes, as parties sign it.
 
-    `UnansweredError` unless every partner has 32 bytes: no party signs any other split.
+    Raises `UnansweredError` unless every partner has 32 bytes: no party signs any other split.
     """
     if any(len(partner) != WIDTH for partner in path):  # T0 path
         raise UnansweredError(

@@ -107,7 +107,7 @@ def _is_encoding(library: Any, data: bytes) -> bool:
 
 
 def _product(library: Any, factor: bytes, point: bytes) -> bytes:
-    """factor · point, both valid. `RuntimeError` if the product is the identity."""
+    """factor · point, both valid. Raises `RuntimeError` if the product is the identity."""
     if point == GENERATOR:
         return bytes(library.crypto_scalarmult_ristretto255_base(factor))
     return bytes(library.crypto_scalarmult_ristretto255(factor, point))
@@ -128,7 +128,7 @@ def element(data: bytes) -> Element:
 def scalar(data: bytes) -> Scalar:
     """Return a number, checked to be canonically encoded, that is below the order.
 
-    `ProofError` for another length or a number not below the order.
+    Raises `ProofError` for another length or a number not below the order.
     """
     if (
         len(data) != WIDTH
@@ -149,7 +149,7 @@ def random_scalar(random: RandomBytes) -> Scalar:
 def multiply(factor: Scalar, point: Element) -> Element:
     """factor · point, both valid.
 
-    `ProofError` where the result is the identity, so also for the factor 0.
+    Raises `ProofError` if the result is the identity, so also for the factor 0.
     """
     try:
         return Element(_product(_library(), factor, point))
@@ -162,7 +162,7 @@ def multiply(factor: Scalar, point: Element) -> Element:
 def total(points: Iterable[bytes]) -> Element:
     """The sum of elements, or of sums of elements; the sums may be the identity.
 
-    `ProofError` if the result is the identity, as it is for no elements.
+    Raises `ProofError` if the result is the identity, as it is for no elements.
     """
     result = add_points(points)
     if result == IDENTITY:
@@ -178,7 +178,7 @@ def add_points(points: Iterable[bytes]) -> bytes:
 def less(point: Element, gone: Iterable[Element]) -> Element:
     """Subtract each element of `gone` from `point`; all must be valid.
 
-    `ProofError` if the result is the identity; intermediate sums may be.
+    Raises `ProofError` if the result is the identity; intermediate sums may be.
 
     Users choose the deleted keys, so two of them may add up to the identity.
     """
@@ -192,7 +192,7 @@ def less(point: Element, gone: Iterable[Element]) -> Element:
 
 
 def minus(left: Element, right: Element) -> Element:
-    """left - right, both valid. `ProofError` if they are equal."""
+    """left - right, both valid. Raises `ProofError` if they are equal."""
     return less(left, (right,))
 
 
@@ -205,7 +205,7 @@ def multiply_add(factor: Scalar, secret: Scalar, summand: Scalar) -> Scalar:
 def number(value: int) -> bytes:
     """Encode a position, index or count for a hash: 4 bytes, big endian.
 
-    `UnansweredError` if it does not fit.
+    Raises `UnansweredError` if it does not fit.
     """
     if not 0 <= value < 2**32:
         raise UnansweredError(

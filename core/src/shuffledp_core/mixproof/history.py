@@ -89,8 +89,8 @@ class History:
         signer's fault.
 
         Raises:
-            BadBatchError: naming the signer, for what `to_bytes` does not write, for more claims
-                than the manifest allows, and for claims of another length.
+            BadBatchError: the bytes are not what `to_bytes` writes, there are more claims than the
+                manifest allows, or a claim has a wrong length; the message names the signer.
         """
         try:
             history = cls.from_bytes(data)
@@ -279,7 +279,7 @@ def check_published(
     Runs `check_history`, then the steps of `check_board`.
 
     Raises:
-        As `check_history` and `check_board`, naming the party at fault.
+        The errors are those of `check_history` and `check_board`, and name the party at fault.
     """
     checked = check_history(history, manifest, terms, population, key)
     width = manifest.geometry.plain_bytes

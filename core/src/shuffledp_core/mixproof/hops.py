@@ -119,8 +119,8 @@ class Receiver:
         3. H2 to H5: the records match the header (`check_batch`).
 
         Raises:
-            BadHopError, BadBlameError, UnansweredError, TooFewReportsError: naming the party at
-                fault.
+            BadHopError, BadBlameError, UnansweredError, TooFewReportsError: a check failed; the
+                message names the party at fault, if there is one.
         """
         chain = follow(self._terms, self._listed, headers, transcripts)  # 1
         before = node(self.position - 1, self._terms.hops)
@@ -189,7 +189,7 @@ class Receiver:
 
         None means that a node did not continue a trace. A damaged or incomplete transcript settles
         nothing: ask for another one until the deadline. In all other cases this party erases its
-        secrets. Nothing leaves either way.
+        secrets. In both cases nothing leaves the node.
 
         Raises:
             UnansweredError: the transcript does not settle the accusation; for None the round has

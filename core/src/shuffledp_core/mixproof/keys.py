@@ -106,7 +106,7 @@ def check_route(context: bytes, names: Sequence[str], keys: Sequence[NodeKey]) -
     predecessor's secret.
 
     Raises:
-        RoundKeyError: naming the node.
+        RoundKeyError: a check failed; the message names the node.
         ValueError: there are not as many keys as names (our own misuse).
     """
     blinding, opening = [GENERATOR], []

@@ -32,7 +32,7 @@ def mixing_key(
 
 
 def mixing_part(key: RoundKey) -> MixingKey:
-    """The mixing part of a round key; `RoundKeyError` if it has none."""
+    """The mixing part of a round key; raises `RoundKeyError` if it has none."""
     if not isinstance(key.mixing, MixingKey):
         raise RoundKeyError(f"the round key of {key.node[:80]!r} has no keys for verified mixing")
     return key.mixing
@@ -52,7 +52,7 @@ def check_keys(
     """Checks the mixing keys of the first nodes of a route, or of all, K1 to K3.
 
     Raises:
-        RoundKeyError: naming the node.
+        RoundKeyError: a check failed; the message names the node.
     """
     context = route_context(deployment, round_id, document_digest(certificate))
     return check_route(context, [key.node for key in keys], [_node_key(key) for key in keys])

@@ -136,7 +136,7 @@ class MixTerms:
     def require_signed(self, position: int, statement: bytes, signature: bytes) -> None:
         """Check the signature on a statement by the party at a position.
 
-        `UnansweredError` if it is invalid: the statement may be someone else's.
+        Raises `UnansweredError` if it is invalid: the statement may be someone else's.
         """
         if not verifies(self.identities[position - 1], statement, signature):
             raise UnansweredError(
@@ -184,5 +184,5 @@ def split_record(record: bytes) -> tuple[bytes, bytes]:
 
 
 def key_of(record: bytes) -> Element:
-    """The key of a record. `ProofError` if it is not an element."""
+    """The key of a record. Raises `ProofError` if it is not an element."""
     return element(record[:WIDTH])

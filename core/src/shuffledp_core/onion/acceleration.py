@@ -64,7 +64,8 @@ def engine() -> Engine | None:
         if choice == "auto":
             return None
         raise ConfigError(
-            f"{VARIABLE}={choice}, but there is no shuffledp-accel: make accel, or unset it"
+            f"{VARIABLE}={choice}, but shuffledp-accel is not installed: run "
+            "`make accel`, or unset the variable"
         ) from error
     if choice != "auto":
         return engine_of(choice)
@@ -115,7 +116,7 @@ def recipient(public_key: bytes) -> Any:
 def agrees(engine: Engine) -> bool:
     """True if the engine's boxes match libsodium's both ways, and a damaged one does not open.
 
-    Both by table and by ladder.
+    It is compared both with the table and with the ladder method.
     """
     from nacl import bindings
 

@@ -177,7 +177,7 @@ def peel(
         packed: a whole number of records of `geometry.record_bytes(position)` bytes.
 
     Returns:
-        As many records of `geometry.record_bytes(position + 1)` bytes.
+        The same number of records, of `geometry.record_bytes(position + 1)` bytes each.
 
     Raises:
         BadBatchError: the chunk is torn, or a record does not open.

@@ -90,7 +90,7 @@ class RecordQuestion:
     """A question about the records of users, over the fields of a schema.
 
     Attributes:
-        schema: of the records.
+        schema: schema of the records.
         kind: what is counted.
         fields: whose values are counted: one for counts, quantiles and strings, 2 to 4 for a table
             and for columns; of a total one field of amounts, and up to 3 others that make groups.

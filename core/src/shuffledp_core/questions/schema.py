@@ -90,7 +90,7 @@ class RangeField:
     Attributes:
         edges: ascending decimals; range i is from edge i to below edge i + 1, the last one with its
             end. The first may be "-inf", the last "inf".
-        unit: of the numbers; "" for none.
+        unit: unit of the numbers; "" for none.
     """
 
     edges: tuple[str, ...]
@@ -197,7 +197,7 @@ class AmountField:
         parts: of 1 to 64. More round less, and have more noise.
         most: decimal that no one should exceed; numbers above it count as it. Far too large costs
             little.
-        unit: of the numbers; "" for none.
+        unit: unit of the numbers; "" for none.
     """
 
     least: str
@@ -310,7 +310,7 @@ def spell_edge(number: Number, *, is_first: bool = False, is_last: bool = False)
 
 
 def check_text(what: str, text: str, most: int = LONGEST_NAME) -> str:
-    """The text in composed form (NFC). `UsageError` unless it is plain text in one line."""
+    """The text in composed form (NFC). Raises `UsageError` unless it is plain text in one line."""
     if not isinstance(text, str):
         raise UsageError(f"a {what} must be text in quotation marks, not {shorten(text)}")
     composed = unicodedata.normalize("NFC", text)

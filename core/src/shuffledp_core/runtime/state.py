@@ -14,7 +14,7 @@ def claim_state(folder: Path) -> int:
 
     The lock lasts until the descriptor is closed.
 
-    The kernel releases it when the process dies, however it dies. Raises `ConfigError` when the
+    The kernel releases it when the process dies, however it dies. Raises `ConfigError` if the
     folder cannot be used or another process holds it.
     """
     try:

@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 async def finish_if_cancelled(work: Awaitable[_T]) -> _T:
-    """Awaits `work`; a cancellation is passed on only after `work` has ended by itself."""
+    """Await `work`; a cancellation takes effect only after `work` has ended by itself."""
     task = asyncio.ensure_future(work)
     try:
         # Without the shield a cancelled call would stop the work between two writes that belong

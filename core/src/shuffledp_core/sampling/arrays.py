@@ -86,7 +86,7 @@ class RandomArrays:
         certainty.
 
         Args:
-            digits: of the probability; where they end, zeros follow.
+            digits: digits of the probability; where they end, zeros follow.
             count: how many.
         """
         true = np.zeros(count, dtype=np.bool_)

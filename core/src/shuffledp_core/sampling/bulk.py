@@ -42,7 +42,7 @@ def binomial(
 
     Args:
         trials: shape (users,), each at least 0.
-        probability: of every coin, from 0 to 1.
+        probability: probability of every coin, from 0 to 1.
         arrays: the source of randomness.
         piece: about how many coins are in memory at once.
 
@@ -68,7 +68,7 @@ def binomial(
 def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
     """`count` independent G on {0, 1, ..} with P(G = g) = (1 - φ) φ^g, φ = exp(-epsilon).
 
-    As `sampling.geometric`.
+    Like `sampling.geometric`.
 
     With epsilon = s/t, G = floor((U + t V)/s): U on {0..t-1} is uniform and kept with probability
     exp(-U/t); V counts successes of probability exp(-1).
@@ -109,7 +109,7 @@ def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
 def discrete_laplace(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
     """`count` independent N on the integers with P(N = j) = (1 - φ)/(1 + φ) φ^|j|.
 
-    As `sampling.discrete_laplace`.
+    Like `sampling.discrete_laplace`.
 
     A geometric magnitude with a fair sign, both drawn afresh for "minus zero". Arguments and errors
     as `geometric`.
@@ -128,7 +128,7 @@ def discrete_laplace(epsilon: Fraction, count: int, arrays: RandomArrays) -> Int
 def geometric_share(epsilon: Fraction, shares: int, count: int, arrays: RandomArrays) -> Integers:
     """`count` independent values, each one of `shares` addends of a geometric.
 
-    As `sampling.geometric_share`.
+    Like `sampling.geometric_share`.
 
     Draw i from Pólya's urn is white with probability (1 + shares s)/(shares (1 + i)), s the white
     draws so far: where a uniform on {0..shares (1 + i) - 1} is at most shares s. It is shares B + A
@@ -168,7 +168,7 @@ def geometric_share(epsilon: Fraction, shares: int, count: int, arrays: RandomAr
 def sgdl(epsilon: Fraction, shares: int, count: int, arrays: RandomArrays) -> Integers:
     """`count` differences of two independent `geometric_share`s each.
 
-    As `sampling.sgdl`, errors as there.
+    Like `sampling.sgdl`, with the same errors.
     """
     return geometric_share(epsilon, shares, count, arrays) - geometric_share(
         epsilon, shares, count, arrays
@@ -214,7 +214,7 @@ def _high_parts(count: int, arrays: RandomArrays) -> Integers:
 def _unit_exp(numerators: Integers, denominator: int, arrays: RandomArrays) -> NDArray[np.bool_]:
     """A coin of probability exp(-γ) for each γ = numerator/denominator in [0, 1].
 
-    As `sampling.bernoulli_exp`.
+    Like `sampling.bernoulli_exp`.
 
     True where the first K at which Bernoulli(γ/K) fails is odd. Bernoulli(γ/K) is Bernoulli(1/K)
     and Bernoulli(γ), both independent, so that no bound is a product.

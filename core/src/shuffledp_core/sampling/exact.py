@@ -14,7 +14,7 @@ from shuffledp_core.sampling.randomness import RandomIntegers
 
 
 def bernoulli(probability: Fraction, integers: RandomIntegers) -> bool:
-    """True with exactly this probability, a rational from 0 to 1. `ValueError` outside."""
+    """True with exactly this probability, a rational from 0 to 1. Raises `ValueError` otherwise."""
     numerator, denominator = _as_ratio(probability)
     return _ratio(numerator, denominator, integers)
 
@@ -22,7 +22,7 @@ def bernoulli(probability: Fraction, integers: RandomIntegers) -> bool:
 def binomial(trials: int, probability: Fraction, integers: RandomIntegers) -> int:
     """Number of true draws among `trials` independent `bernoulli`s, drawn one by one.
 
-    `ValueError` as there.
+    Raises `ValueError` as `bernoulli` does.
     """
     numerator, denominator = _as_ratio(probability)
     # Inverting the distribution function would need powers of the probability, hence long integers
@@ -33,7 +33,7 @@ def binomial(trials: int, probability: Fraction, integers: RandomIntegers) -> in
 def bernoulli_exp(gamma: Fraction, integers: RandomIntegers) -> bool:
     """True with probability exp(-gamma), gamma any rational >= 0 (CKS 2020, Algorithm 1).
 
-    `ValueError` below 0.
+    Raises `ValueError` below 0.
     """
     if gamma < 0:
         raise ValueError(f"gamma must not be negative, not {gamma}")
@@ -80,7 +80,7 @@ def discrete_laplace(epsilon: Fraction, integers: RandomIntegers) -> int:
     Canonne, Kamath and Steinke 2020, Algorithm 2.
 
     A geometric magnitude with a fair sign; "minus zero" is rejected, or zero would count twice.
-    Raises `ValueError` when epsilon (nats) is not positive.
+    Raises `ValueError` if epsilon (nats) is not positive.
     """
     while True:
         magnitude = geometric(epsilon, integers)
@@ -92,7 +92,7 @@ def discrete_laplace(epsilon: Fraction, integers: RandomIntegers) -> int:
 def bounded_laplace(epsilon: Fraction, reach: int, integers: RandomIntegers) -> int:
     """`discrete_laplace` under the condition that it is in {-reach..reach}, by rejection.
 
-    `ValueError` where epsilon (nats) is not positive or reach is below 0.
+    Raises `ValueError` if epsilon (nats) is not positive or reach is below 0.
     """
     if reach < 0:
         raise ValueError(f"reach must be at least 0, not {reach}")

@@ -74,7 +74,7 @@ def randomise_in_bulk(
         arrays: the source of randomness.
 
     Returns:
-        As `randomise`, in the shape of `values`.
+        Like `randomise`, in the shape of `values`.
 
     Raises:
         UsageError: values that are not whole numbers, or outside the domain.

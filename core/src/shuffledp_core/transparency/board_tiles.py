@@ -69,7 +69,7 @@ class TiledBoard:
 
         Args:
             board: all plain messages, packed, of any order.
-            geometry: of the round.
+            geometry: geometry of the round.
 
         Raises:
             ValueError: the length is not a whole number of messages.

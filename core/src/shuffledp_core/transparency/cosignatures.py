@@ -31,8 +31,8 @@ def cosign(text: str, key: NoteKey, sign: Callable[[bytes], bytes], now: int) ->
     """The cosignature line of a witness under a checkpoint.
 
     Args:
-        text: of the checkpoint.
-        key: of `witness_key`.
+        text: text of the checkpoint.
+        key: the key that `witness_key` returned.
         sign: Ed25519 with the witness's key.
         now: seconds since 1970.
     """

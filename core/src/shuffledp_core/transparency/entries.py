@@ -37,9 +37,10 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             reservation, the final certificate of a settlement, the nodes' discards of a release;
             of a charge that was made again after a restore, its plan certificate and perhaps its
             final one.
-        position: of a charge that was made again: its number in the account, which may be another
-            than its certificates state.
-        digest: of a published result, as `document_digest` has it: a result itself holds values.
+        position: position of a charge that was made again: its number in the account, which may be
+            another than its certificates state.
+        digest: digest of a published result, as `document_digest` has it: a result itself holds
+            values.
     """
 
     event: LedgerEvent

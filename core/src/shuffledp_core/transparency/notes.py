@@ -165,7 +165,7 @@ def is_signed_by_namesake(note: Note, key: NoteKey) -> bool:
 
 
 def check_note_signature(key: NoteKey, signature: bytes, message: bytes) -> None:
-    """Check an Ed25519 signature on a note; `SignatureError` if it does not hold."""
+    """Check an Ed25519 signature on a note; raise `SignatureError` if it does not hold."""
     try:
         check_signature(key.public_key, signature, message)
     except InvalidSignature as error:
@@ -193,7 +193,7 @@ def encode_base64(data: bytes) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """The inverse of `encode_base64`; `MalformedDocumentError` for any other spelling."""
+    """The inverse of `encode_base64`; raises `MalformedDocumentError` for any other spelling."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:

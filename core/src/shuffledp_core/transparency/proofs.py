@@ -32,7 +32,7 @@ class InclusionProof:
     """An entry's place in a log, and the checkpoint that covers it.
 
     Attributes:
-        index: of the entry, from 0.
+        index: index of the entry, from 0.
         hashes: lead from the entry to the checkpoint's root.
         note: the signed checkpoint, not checked.
         extra: data of the application beside the proof, which nothing signs.

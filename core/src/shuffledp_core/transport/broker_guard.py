@@ -240,7 +240,8 @@ class BrokerGuard:
     def _is_subscribed(self, first: int, body: bytes) -> bool:
         """True if a document's topic is subscribed to. Raise if the packet is not permitted.
 
-        Some brokers pass a last will on at its own QoS 1, whatever the subscription asks for.
+        Packets of QoS 1 are permitted, because some brokers send a last will at its own QoS 1,
+        whatever the subscription asks for.
         """
         if self._pattern is None or first & _QOS_2:
             raise ConnectionError(f"it sends a packet {first:02x} that no subscription calls for")

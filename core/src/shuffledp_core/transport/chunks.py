@@ -35,7 +35,7 @@ class Offsets:
     def accept(self, offset: int, length: int) -> None:
         """Counts a chunk.
 
-        Raises `BadBatchError` when it does not continue the stream or overruns it.
+        Raises `BadBatchError` if it does not continue the stream or overruns it.
         """
         if offset != self.received:
             raise BadBatchError(
@@ -47,7 +47,7 @@ class Offsets:
         self.received += length
 
     def finish(self) -> None:
-        """Raises `BadBatchError` when bytes are missing."""
+        """Raises `BadBatchError` if bytes are missing."""
         if self.received != self.total:
             raise BadBatchError(
                 f"only {self.received} of {self.total} bytes arrived; send everything again"

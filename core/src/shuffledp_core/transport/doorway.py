@@ -37,7 +37,7 @@ class Line:
     async def wait(self, arrival: Awaitable[T], peer: str) -> T:
         """Wait for a caller's request to arrive.
 
-        Raises `BusyError` when it does not come in time, or when others need the place.
+        Raises `BusyError` if it does not come in time, or when others need the place.
         """
         evicted = False
         try:

@@ -29,7 +29,7 @@ async def read_header(requests: AsyncIterable[batch_pb2.AddBatchRequest]) -> byt
 async def batch_chunks(
     requests: AsyncIterable[batch_pb2.AddBatchRequest],
 ) -> AsyncIterator[tuple[int, bytes]]:
-    """The chunks after the header; `BadBatchError` if anything else follows."""
+    """The chunks after the header; raises `BadBatchError` if anything else follows."""
     async for request in requests:
         if request.WhichOneof("part") != "chunk":
             raise BadBatchError("only chunks may follow a batch's header; send everything again")
@@ -72,7 +72,7 @@ async def receive(chunks: Chunks, total: int, path: Path) -> str:
 async def gather(chunks: Chunks, most: int) -> bytes:
     """Join all chunks into one string of at most `most` bytes.
 
-    `BadBatchError` when they are out of order, or more than `most` bytes.
+    Raises `BadBatchError` if they are out of order, or more than `most` bytes.
     """
     offsets = Offsets(most)
     received = bytearray()

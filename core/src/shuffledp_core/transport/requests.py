@@ -38,7 +38,7 @@ class Unreadable:
 
 
 def require_readable(response: T | None, party: str) -> T:
-    """A party's response; `NodeFault` if protobuf cannot parse it."""
+    """A party's response; raises `NodeFault` if protobuf cannot parse it."""
     if response is None:
         raise NodeFault(
             f"{party} answered with bytes that are not a message of this protocol; check its "

@@ -35,7 +35,8 @@ class Service:
     role's own, by default what every service has.
 
     Raises:
-        ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when one has ended.
+        ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` if one has
+            ended.
     """
 
     def __init__(

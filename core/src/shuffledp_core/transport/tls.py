@@ -111,9 +111,9 @@ def channel_to(
     until they have used all memory.
 
     Raises:
-        ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when the own
-            certificate has expired, because a server's reason does not reach the caller;
-            `StaleRosterError` when the roster has.
+        ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` if the own
+            certificate has expired, because a server's reason does not reach the caller; raises
+            `StaleRosterError` if the roster has.
     """
     files = TLSFiles.load(keys, roster.tls_authority).require_valid()
     require_current(roster, system_clock())

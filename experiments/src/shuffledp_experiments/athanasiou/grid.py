@@ -26,7 +26,7 @@ class SquareGrid:
     """A grid of squares over a city, with ε of the plane split into one for each axis.
 
     Attributes:
-        squares: of one side of the grid, k.
+        squares: number of squares along one side of the grid, k.
         radius: r in metres, within which ε holds.
     """
 

@@ -40,7 +40,7 @@ def calibrated_spec(
 ) -> Mechanism | None:
     """The plan with the least error and a certificate for all changes up to `d_max`.
 
-    None where there is none.
+    None if there is none.
     """
     target = Target(epsilon, delta, users, users, Adjacency.METRIC, min(d_max, largest), largest)
     try:

@@ -53,7 +53,7 @@ def printed_spec(
 def printed_law(name: str, epsilon: float, delta: float, users: int) -> ErrorLaw | None:
     """Law of the sum's error for a mechanism with the paper's parameters.
 
-    None where its statements have no plan for these users.
+    None if its statements have no plan for these users.
     """
     if name == LOCAL:
         return local_law(epsilon, users)

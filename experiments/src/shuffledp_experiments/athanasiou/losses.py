@@ -205,7 +205,7 @@ def guarantee(
 ) -> tuple[PaperClaim, list[Row]] | None:
     """Judge the ε that the paper states for its parameters, by certified and attained ε.
 
-    None where it has no plan.
+    None if it has no plan.
     """
     spec = printed_spec(name, epsilon, delta, users, printed.LARGEST)
     if spec is None:

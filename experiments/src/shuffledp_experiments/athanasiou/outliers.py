@@ -33,9 +33,9 @@ def right_by_largest(law: ErrorLaw, users: int, distance: int) -> float:
     All others hold 0.
 
     Args:
-        law: of one user's noise.
+        law: law of one user's noise.
         users: the far one among them.
-        distance: of the far value.
+        distance: distance of the far value.
     """
     below = np.cumsum(law.mass)
     points = np.arange(law.errors[0], law.errors[-1] + distance + 1)

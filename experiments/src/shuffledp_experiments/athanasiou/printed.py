@@ -54,7 +54,7 @@ def expected_random_bits(epsilon: float, delta: float) -> float:
 def randomise(epsilon: float, delta: float, users: int, largest: int = LARGEST) -> float | None:
     """p = λ/(nk) of RR-Shuffle by Theorem 3.1.
 
-    None where it needs more than nk random bits, or all of them.
+    None if it needs more than nk random bits, or all of them.
     """
     share = expected_random_bits(epsilon, delta) / (users * largest)
     return share if share < 1 else None
@@ -71,7 +71,7 @@ def geo_parameter(
 ) -> float | None:
     """ε_geo for which Theorem 4.1 gives ε, evaluated at d = 1 as in the paper.
 
-    None where it has no value.
+    None if it has no value.
 
     `steepness` is the factor in its t = 2 ε_geo/sqrt(n), which needs n > 4.
     """
@@ -91,7 +91,7 @@ def geo_parameter(
 
 
 def present(value: T | None) -> T:
-    """Return a value that the parameters guarantee to exist; `ValueError` if it is None."""
+    """Return a value that the parameters guarantee to exist; raise `ValueError` if it is None."""
     if value is None:
         raise ValueError("the paper's theorem has no value for these parameters; use more users")
     return value
@@ -111,7 +111,7 @@ def rr_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) ->
 def geo_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) -> GeoShuffle | None:
     """Geo-Shuffle with the paper's parameters for ε, and the padding of Algorithm 3.
 
-    None where Theorem 4.1 has no value.
+    None if Theorem 4.1 has no value.
     """
     rate = geo_parameter(epsilon, delta, users)
     if rate is None:
@@ -155,7 +155,7 @@ def released_laws(
 def theorem_7_1(randomise: float, delta: float, largest: int = LARGEST) -> float | None:
     """ε_L of RR-Shuffle by Theorem 7.1, which ignores that unary bits are ordered.
 
-    None where λ_L < 14 ln(4/δ).
+    None if λ_L < 14 ln(4/δ).
     """
     expected = randomise * largest
     if not largest >= expected >= 14 * math.log(4 / delta):

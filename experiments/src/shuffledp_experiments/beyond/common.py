@@ -56,7 +56,7 @@ def epsilon_rows(
         bounds: both sides at one x.
         x_name: name of x.
         series: words before "certified" and "attained", such as a panel's name.
-        settings: of every row.
+        settings: settings of every row.
     """
     both_sides = [(x, bounds(x)) for x in xs]
     return [

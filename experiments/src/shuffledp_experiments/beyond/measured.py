@@ -51,7 +51,7 @@ class AuditedClaim:
     """A privacy claim that an audit may refute.
 
     Attributes:
-        name: of the panel.
+        name: name of the panel.
         printed: the claim, ε per unit.
         truth: both sides at the same δ.
         delta: δ of all three.

@@ -172,7 +172,7 @@ def _share_variance(people: int, drawn: int, symbols: int, blanket: float) -> fl
 def _blanket_for(people: int, rate: float, symbols: int, variance: float) -> Fraction | None:
     """Largest γ at which the answer from the drawn users has this variance.
 
-    None where the draw alone has more.
+    None if the draw alone has more.
     """
     drawn = round(people * rate)
     low = 0.0

@@ -53,7 +53,7 @@ class PrintedStatement:
     """A published statement, with its formula and its range of validity.
 
     Attributes:
-        name: of its panel, the source with it.
+        name: name of its panel, including the source.
         settings: its parameters, as the panel's title says them.
         printed: ε by n as the paper prints it; None outside its range.
         truth: both sides by n, of the same mechanism at the same δ.

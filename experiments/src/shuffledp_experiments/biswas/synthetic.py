@@ -1,6 +1,6 @@
 """The papers' synthetic data, N(0, 2) over fifteen symbols.
 
-Total variation by n, and single bins.
+It plots the total variation by n, and the error of single bins.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class LawPair:
     Attributes:
         first: masses under the dataset with x0, each above 0.
         second: masses of the same outcomes under the dataset with x1.
-        without: masses where another user takes the changed one's place.
+        without: masses of the same outcomes if another user reports instead of the changed one.
     """
 
     first: Floats
@@ -124,7 +124,7 @@ class LossGrid:
     Attributes:
         first: the lowest multiple of the gap.
         masses: at this and the following multiples.
-        gap: of the grid, nats.
+        gap: gap of the grid, nats.
         error: bound on what the transforms may have added to a sum of masses.
     """
 

@@ -74,8 +74,8 @@ class RapporClients:
 
     Attributes:
         chances: f, p and q.
-        filters: of the values, shape (cohorts, values, bits).
-        cohorts: of each user, shape (users,).
+        filters: filters of the values, shape (cohorts, values, bits).
+        cohorts: cohorts of each user, shape (users,).
         generator: the source of randomness.
     """
 

@@ -224,8 +224,8 @@ def guess_is_bayes(attempt: CheckAttempt) -> str:
                 )
                 raise CheckFailure(
                     f"guess, {describe_spec(spec)}, answer {answer}, prior "
-                    f"{', '.join(map(str, prior))}: another value is likelier than {value}, which "
-                    f"is right {float(loss):.0%} less often; README, step D"
+                    f"{', '.join(map(str, prior))}: guess returned {value}, but another value is "
+                    f"likelier; {value} is right {float(loss):.0%} less often; README, step D"
                 )
             seen += 1
     return f"{len(kinds)} specs, {seen} answers: the likeliest value each time"

@@ -105,7 +105,7 @@ def encoded_by(
 ) -> list[bytes]:
     """Encode an answer with the student's function, and check the form of the messages.
 
-    `CheckFailure` if they are not m messages of the right length.
+    Raises `CheckFailure` if they are not m messages of the right length.
     """
     encoded = attempt.program.call("encode", answer, messages, _limit_requests(random))
     where = f"m = {messages}, answer {answer}"

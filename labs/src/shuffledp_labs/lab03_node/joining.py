@@ -52,7 +52,7 @@ class JoinOutcome:
     """Outcome of a round in which nodes 1 and 3 logged, with the student's node between them.
 
     Attributes:
-        failed: the reason why there was no result; None when it was published.
+        failed: the reason why there was no result; None if it was published.
         missed: users who did not find their messages.
         traced: messages that the two others followed to the board by their logs.
         by_place: messages whose sender they guessed correctly by assuming that the student's node

@@ -25,7 +25,7 @@ def find_relation(orders: Sequence[Order], chance: float) -> str:
     """Describe a relation between output and input order; "" if none is found.
 
     Args:
-        orders: of one length, at least two.
+        orders: orders of one length, at least two.
         chance: bound on the probability that independent uniform orders are reported.
 
     Returns:

@@ -31,7 +31,7 @@ class AdversaryView:
 
     Attributes:
         hops: number of nodes.
-        logs: of the corrupt nodes.
+        logs: logs of the corrupt nodes.
         board: the published messages.
         truth: the sender of each of them.
     """

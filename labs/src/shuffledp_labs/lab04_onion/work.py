@@ -53,7 +53,7 @@ def guess(answers: list[int | None], prior: list[Fraction], spec: dict[str, Any]
     """Step D: the likeliest value of each user.
 
     Args:
-        answers: each user's randomised answer where you linked all its messages, None where you did
+        answers: each user's randomised answer where you linked all its messages, None if you did
             not.
         prior: prior[x] is the share of users who hold x.
         spec: {"mechanism": "krr-histogram", "symbols": k, "blanket": g}: with probability g a

@@ -75,7 +75,7 @@ class LedgerDoor:
 
     Attributes:
         ledger: the accountant's.
-        users: of each round.
+        users: number of users of each round.
         cuts: by the number of a call of `reserve`, from 0: True if the ledger received it before
             the connection was cut.
     """

@@ -42,7 +42,7 @@ def check_submissions(attempt: CheckAttempt) -> str:
 
 
 def draw_flood(draws: Draws, left: int) -> Flood:
-    """Draw a round and a prior with a unique best guess on each board, which is not constant."""
+    """Draw a round and a prior with one best guess per board, which no simple rule always finds."""
     while True:
         symbols = draws.integer(3, 4)
         p = Fraction(1, symbols) + Fraction(symbols - 1, symbols) * Fraction(

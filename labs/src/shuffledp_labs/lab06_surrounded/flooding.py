@@ -71,7 +71,7 @@ def flood(
 
     Args:
         program: the student's.
-        bundles: of the adversary's accounts, as `shuffledp keys enrol` made them.
+        bundles: bundles of the adversary's accounts, as `shuffledp keys enrol` made them.
         prior: weights of the values, by the values; None: all alike.
 
     Raises:

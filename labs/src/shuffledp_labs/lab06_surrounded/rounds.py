@@ -85,7 +85,7 @@ def play(
     """Play the flooded round and the round with shared noise; None leaves one out.
 
     Args:
-        answers: of the adversary's accounts.
+        answers: answers of the adversary's accounts.
         value: what the victim holds; it randomises by itself.
         plan: min_reports and colluding.
     """

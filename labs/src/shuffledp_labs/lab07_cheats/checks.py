@@ -49,7 +49,7 @@ def sending(batch: list[bytes]) -> Callable[[Pool], list[bytes]]:
 def tampered_by(attempt: CheckAttempt, instance: Cheating) -> list[bytes]:
     """The batch that the student's `tamper` makes for this round, after a check of its form.
 
-    `CheckFailure` for one that the next party refuses by its length.
+    Raises `CheckFailure` for one that the next party refuses by its length.
     """
     batch = attempt.program.call("tamper", instance.pool(instance.pool_of_node()))
     if not is_list_of_bytes(batch):
@@ -144,9 +144,10 @@ def check_fair(attempt: CheckAttempt) -> str:
             for index in own_complaints:
                 if index not in instance.due.get(user, {}):
                     raise CheckFailure(
-                        f"no one complains without a reason, {instance.title}: {user}, message "
-                        f"{index!r}; who holds no receipt for its own envelope was promised "
-                        "nothing: see the handout, step C"
+                        f"no one complains without a reason, {instance.title}: check_board makes "
+                        f"{user} complain about message {index!r}, which is on the board, or was "
+                        "never promised because the user holds no receipt for its own envelope: "
+                        "see the handout, step C"
                     )
         quiet += len(instance.mine) - len(instance.due)
     return f"3 boards, {quiet} users without a reason: none complains"

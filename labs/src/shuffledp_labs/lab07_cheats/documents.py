@@ -70,7 +70,7 @@ class RoundDevice:
         value: the true value.
         member: its key and credential.
         symbols: the randomised answer, packed.
-        seed: of tags and seals.
+        seed: seed of tags and seals.
         envelope: what it sent.
         messages: the plain messages in it.
         claim: signed by its key.

@@ -25,7 +25,7 @@ class Cheating:
 
     Attributes:
         geometry: its lengths.
-        position: of the node that cheats.
+        position: position of the node that cheats.
         symbol: of which there are to be more.
         exchanges: number of records to exchange.
         messages: the plain messages of every user.

@@ -57,7 +57,7 @@ def observe(
 ) -> TamperingRow:
     """The row of one tampering, as seen by all honest parties.
 
-    Users hold receipts, all of them.
+    It assumes that every user holds a receipt.
     """
     played = instance.play(tamper)
     return TamperingRow(

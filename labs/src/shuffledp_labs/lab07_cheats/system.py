@@ -57,7 +57,7 @@ class Order:
 
 
 def batch_of(batch: Any) -> list[bytes]:
-    """The student's batch from a real round; `CheckFailure` unless it is a list of bytes."""
+    """The student's batch from a real round; raises `CheckFailure` unless it is a list of bytes."""
     if not is_list_of_bytes(batch):
         raise CheckFailure(
             f"a real round: tamper must return a list of bytes, not {kind_of(batch)}; see its "

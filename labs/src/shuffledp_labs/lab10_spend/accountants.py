@@ -33,7 +33,7 @@ class SealedAccountant:
 
         Args:
             fault: one of `FAULTS`.
-            users: of every round.
+            users: number of users of every round.
             strict: the ledger with the stated budget.
             wide: a ledger on the same file with a larger budget.
             file: its database.

@@ -53,7 +53,7 @@ def jail(interpreter: Path, guests: Sequence[Path], versions: Sequence[str]) -> 
     Args:
         interpreter: the real file, not a virtual environment's link.
         guests: files and folders in site-packages that programs may import.
-        versions: of the packages; other ones get another folder.
+        versions: versions of the packages; other ones get another folder.
 
     Raises:
         LabError: it cannot be made, for instance because this user is not root or the disk is full.

@@ -173,7 +173,7 @@ def actions(lab: Lab, choices: Choices) -> LabBundle:
 def write(bundle: LabBundle, archive: Path, most: int | None = None) -> int:
     """Write an archive atomically; return its length in bytes.
 
-    `OutputError` where it would be larger than `most`.
+    Raises `OutputError` if it would be larger than `most`.
     """
     part = archive.with_name(archive.name + ".part")
     try:

@@ -80,7 +80,7 @@ class LabCourse(Section, frozen=True, kw_only=True):
         return 0 if late > self.late_days else max(0, points - late * self.late_points)
 
     def lab(self, number: int) -> PlannedLab:
-        """The plan of one lab; `UsageError` for a lab that is not in the course."""
+        """The plan of one lab; raises `UsageError` for a lab that is not in the course."""
         for planned in self.labs:
             if planned.number == number:
                 return planned
@@ -104,7 +104,7 @@ def plan(numbers: Sequence[int], first: date, days: int) -> tuple[PlannedLab, ..
 def numbers_of(text: str) -> tuple[int, ...]:
     """Parse the labs named by `all`, `security`, `privacy` or a list such as 1,3,7.
 
-    `UsageError` for anything else.
+    Raises `UsageError` for anything else.
     """
     if text in SHORT:
         return SHORT[text]
@@ -154,7 +154,7 @@ def load_course(folder: Path) -> LabCourse:
 def load_key(path: Path) -> bytes:
     """Load the key of a course.
 
-    `ConfigError` when it is none, or when others than its owner may read it.
+    Raises `ConfigError` if it is none, or when others than its owner may read it.
     """
     text = read_file(path, "course key").decode("ascii", errors="replace").strip()
     try:

@@ -204,7 +204,7 @@ class Grading:
 
     Attributes:
         lab: which.
-        key: of the course.
+        key: key of the course.
         out: folder of the results, one folder a student, and the table.
         nonce: the instance to repeat, None for a fresh one each.
         system: whether checks with a running system are done, too.

@@ -31,7 +31,7 @@ class StudentSubmission:
 
     Attributes:
         student: a name that no other submission of the class has.
-        folder: with work.py; None when it cannot be graded.
+        folder: with work.py; None if it cannot be graded.
         trouble: why not.
     """
 

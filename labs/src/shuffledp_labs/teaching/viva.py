@@ -79,7 +79,7 @@ def viva(
     """The three questions about a result.
 
     Args:
-        result: of the run that is talked about.
+        result: result of the run that the questions are about.
         titles: what each check asks, by its name.
         predictions: question and answer, as the student gave them before the lab.
         source: the student's work.py.

@@ -71,7 +71,7 @@ def price_question(
     Args:
         question: a question of the campaign.
         nodes: its route if it names none.
-        account: of its population, which determines how rounds compose.
+        account: account of its population, which determines how rounds compose.
         times: number of its dates.
 
     Raises:

@@ -142,8 +142,8 @@ class DeploymentWatch(Changes):
         except UnreachableError as error:
             address = self.deployment.roster.analyst.address
             raise type(error)(
-                f"{error}. Is the deployment up, can {address} be reached from here, and are the "
-                f"keys in {self._keys} not those of another deployment?"
+                f"{error}. Is the deployment up, can {address} be reached from here, and do the "
+                f"keys in {self._keys} belong to this deployment?"
             ) from error
 
     async def open(self, round_id: str) -> PublishedRound:

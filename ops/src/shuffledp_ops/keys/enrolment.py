@@ -155,10 +155,10 @@ def enrol(
 
     Args:
         deployment: with the enrolment key.
-        names: of the users; none is in use yet.
+        names: names of the users; none is in use yet.
         population: where; None: the only one.
         expires: until when the credentials count; None: until they are withdrawn.
-        settings: of the devices, TOML; without keys, roster, root_key and state.
+        settings: settings of the devices, TOML; without keys, roster, root_key and state.
 
     Raises:
         UsageError: a name is invalid or taken, or there is no such population.
@@ -284,7 +284,7 @@ def withdraw(
 def enrolment_of(deployment: Deployment, population: str) -> Identity:
     """Load the enrolment key of a population.
 
-    Raises `ConfigError` when it is not here, or not the roster's.
+    Raises `ConfigError` if it is not here, or not the roster's.
     """
     key = deployment.enrolment_of(population)
     if key.public_key.hex() != deployment.roster.population(population).enrolment_key:

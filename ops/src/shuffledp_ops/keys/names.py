@@ -13,7 +13,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def check_name(name: str, what: str) -> str:
-    """Return a name that is fit to name a folder; `UsageError` for any other."""
+    """Return a name that is fit to name a folder; raise `UsageError` for any other."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name[:80]!r} is not a valid name for a {what}: use 1 to 64 of a-z, 0-9, '.', '_' "
@@ -23,7 +23,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_names(names: Sequence[str], what: str) -> None:
-    """Checks that all names are valid and different; `UsageError` otherwise."""
+    """Checks that all names are valid and different; raises `UsageError` otherwise."""
     for name in names:
         check_name(name, what)
     twice = [name for name, times in Counter(names).items() if times > 1]

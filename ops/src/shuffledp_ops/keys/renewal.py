@@ -264,7 +264,7 @@ def alone(folder: Path) -> Iterator[None]:
 def _exchange(first: Path, second: Path) -> None:
     """Exchange the names of two folders atomically.
 
-    Raises `OSError` where the system cannot do it.
+    Raises `OSError` if the system cannot do it.
     """
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:

@@ -310,7 +310,7 @@ def _text(name: str, x: float, y: float, words: str, *, turned: bool = False) ->
 class SpendingCurve:
     """ε that a population has spent, over time: pairs (milliseconds since 1970, ε), in order.
 
-    `limit` is the budget's ε; None where it is too large to limit anything, and is not drawn.
+    `limit` is the budget's ε; None if it is too large to limit anything, and is not drawn.
     """
 
     points: Sequence[tuple[int, float]]

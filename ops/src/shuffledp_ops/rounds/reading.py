@@ -181,7 +181,8 @@ def _check_shape(report: RoundReport) -> None:
     expected = answer_size(spec)
     if any(len(column) != expected for column in columns):
         raise MalformedDocumentError(
-            f"the answer in result.json must have {expected:,} values for {spec.kind}, but has not"
+            "the answer in result.json has a wrong length: it must have "
+            f"{expected:,} values for {spec.kind}"
         )
     means = (
         number for number in (estimate.mean, estimate.mean_standard_error) if number is not None

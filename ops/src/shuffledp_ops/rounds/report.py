@@ -89,18 +89,18 @@ class RoundReport:
     """The outcome of one round.
 
     `users` is the most that could take part. `estimate` is the signed one, which adds up symbols;
-    `answer` has the question's unit. `truth` is known in a simulation only; it has the
-    shape of `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by
-    stage, in the order of the round. `corrupt` are the positions of the nodes that declare
-    themselves corrupt, `trace` the result of an attack with their logs. `drawn_from` is the number
-    of rows from which the users' values were drawn with replacement; None where every user is a
-    row; `column` is the name of what they hold, `labels` the names of the symbols, where they have
-    any. Messages on the board with a symbol `outside` the alphabet or a `repeated` tag do not
-    count; the nodes `dropped` others before. `published` has, by file name, the proofs of the
-    public log, and board and history of a verified round. `logged` and `result_logged` are what
-    the proofs show of the plan certificate and of the result; None without a proof, or where the
-    roster names no witnesses. `open_list` has the frequent texts of an open list; None for other
-    questions, and before candidates are looked up.
+    `answer` has the question's unit. `truth` is known in a simulation only; it has the shape of
+    `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by stage,
+    in the order of the round. `corrupt` are the positions of the nodes that declare themselves
+    corrupt, `trace` the result of an attack with their logs. `drawn_from` is the number of rows
+    from which the users' values were drawn with replacement; None if every user is a row; `column`
+    is the name of what they hold, `labels` the names of the symbols, where they have any. Messages
+    on the board with a symbol `outside` the alphabet or a `repeated` tag do not count; the nodes
+    `dropped` others before. `published` has, by file name, the proofs of the public log, and board
+    and history of a verified round. `logged` and `result_logged` are what the proofs show of the
+    plan certificate and of the result; None without a proof, or where the roster names no
+    witnesses. `open_list` has the frequent texts of an open list; None for other questions, and
+    before candidates are looked up.
     """
 
     round_id: str
@@ -193,7 +193,7 @@ class RoundReport:
     def largest_shift(self, liars: int) -> float | None:
         """Most that lying devices move the sum or each count, in the question's unit, rounded up.
 
-        None where the mechanism does not state it.
+        None if the mechanism does not state it.
         """
         try:
             shift = largest_shift(self.final.mechanism, liars)

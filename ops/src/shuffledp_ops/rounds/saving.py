@@ -74,7 +74,7 @@ def save_round(
 
     Args:
         report: the round's outcome.
-        folder: of the round; files of an earlier time there are replaced.
+        folder: folder of the round; files of an earlier time there are replaced.
         keys: roster and root key by file name, to verify the documents later.
         evidence: a folder with the logs of the round's corrupt nodes, copied too.
 

@@ -165,7 +165,7 @@ def as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
 def printed_curve(law: Law, setting: Setting) -> Curve | None:
     """δ by Theorem 1 of Biswas et al. 2023, with their n_x0 = 0.8 n.
 
-    None where its sum is too long to evaluate.
+    None if its sum is too long to evaluate.
     """
     at_x0 = 4 * setting.users // 5
     if not 2 <= setting.users <= PRINTED_USERS or not 0.0 < law.epsilon0 <= 20.0:

@@ -142,7 +142,7 @@ def weak_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> flo
 
     It is the blanket's (K1, K9).
 
-    Never below the truth: a certificate. ε >= 0 nats, honest 1..1e9.
+    The result is never below the truth: a certificate. ε >= 0 nats, honest 1..1e9.
     """
     return min(1.0, outward(_blanket(law_of(spec), honest, epsilon)))
 
@@ -152,7 +152,8 @@ def strong_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> f
 
     Sound but loose (K9).
 
-    Never below the truth: (1-γ) HS of (a + 1, b) against (a, b + 1) = (p - q) 𝔼[(a - e^ε b)_+] / (h
+    The result is never below the truth: (1-γ) HS of (a + 1, b) against (a, b + 1) = (p - q) 𝔼[(a -
+    e^ε b)_+] / (h
     q).
     """
     law = law_of(spec)

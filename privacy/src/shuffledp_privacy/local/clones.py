@@ -133,7 +133,7 @@ _BASIS = (
 def erlingsson_2019(epsilon0: float, users: int, delta: float) -> float | None:
     """Published ε = 12 ε0 √(ln(1/δ)/n) of Erlingsson et al. 2019, Theorem 7.
 
-    Never below the truth where valid.
+    The result is never below the truth where valid.
 
     None outside its range: n >= 1000, 0 < ε0 < 1/2, 0 < δ < 1/100.
     """
@@ -146,7 +146,7 @@ def erlingsson_2019(epsilon0: float, users: int, delta: float) -> float | None:
 def feldman_2021(epsilon0: float, users: int, delta: float) -> float | None:
     """Published closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1.
 
-    Never below the truth where valid.
+    The result is never below the truth where valid.
 
     ε = ln(1 + (e^ε0 - 1)/(e^ε0 + 1) (8 √(e^ε0 ln(4/δ)/n) + 8 e^ε0/n)) for ε0 <= ln(n/(16 ln(2/δ))),
     else None.

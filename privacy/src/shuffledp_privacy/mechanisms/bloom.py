@@ -151,7 +151,7 @@ class BloomRapporAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """The family of specs along f; the safest one keeps the target without a shuffle."""
+        """The family of specs along f; the safest one meets the target without a shuffle."""
         if target.bins > MOST_SYMBOLS:
             raise CannotCertify(
                 f"{BloomRappor.kind} decodes at most {MOST_SYMBOLS} symbols, not {target.bins}"

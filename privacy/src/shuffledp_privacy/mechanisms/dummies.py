@@ -199,7 +199,7 @@ class DummyAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along the mean number of dummies per user, in the fewest slots that hold them.
+        """The family of specs along the mean number of dummies per user, in the fewest slots.
 
         The error depends only on that mean, so that more slots would cost messages for nothing.
         """

@@ -209,7 +209,7 @@ def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | N
 def _compare_datasets(spec: GeoShuffle, honest: int, distance: int) -> tuple[ComparedReports, ...]:
     """Tilted laws for a change by this distance, with all others at 0 or in the middle.
 
-    None where they are too wide.
+    None if they are too wide.
     """
     rate = float(spec.epsilon_geo)
     if 4 * (spec.max_value + spec.padding) > attained.LONGEST:

@@ -96,7 +96,7 @@ class HadamardAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along γ, up to the γ that meets the target without a shuffle."""
+        """The family of specs along γ; the safest one meets the target without a shuffle."""
         # Half of all indices hide a symbol's half: the blanket need not grow with the symbols.
         safest = 2 / (1 + math.exp(target.epsilon / target.rounds)) * (1 + 1e-4)
         guess = 2 * (deviations(target) / target.epsilon) ** 2 / target.honest

@@ -131,7 +131,7 @@ class KRRAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along γ, up to the γ that meets the target without a shuffle."""
+        """The family of specs along γ; the safest one meets the target without a shuffle."""
         local = min(target.epsilon / target.rounds, 25.0)
         safest = float(epsilon0_to_blanket(local, target.bins))
         guess = 2 * target.bins * (deviations(target) / target.epsilon) ** 2 / target.honest

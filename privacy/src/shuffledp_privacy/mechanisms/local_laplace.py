@@ -108,7 +108,7 @@ class LocalLaplaceAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along ε_geo, from the one that meets the target without a shuffle."""
+        """The family of specs along ε_geo; the safest one meets the target without a shuffle."""
         safest = pure_rate(target)
         metric = target.adjacency is Adjacency.METRIC
         # Reports at the far end hide the largest change: about h e^(-k ε_geo) of them.

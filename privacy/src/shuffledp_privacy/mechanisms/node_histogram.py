@@ -104,7 +104,7 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along the noise's ε, with the fewest sufficient dummies."""
+        """The family of specs along the noise's ε, with the fewest sufficient dummies."""
         safest = target.epsilon / target.rounds / 2 * AIM * (1 - 2.0**-20)
         guess = safest
         if target.rounds > 1:

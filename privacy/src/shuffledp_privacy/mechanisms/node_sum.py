@@ -116,7 +116,7 @@ class NodeSumAnalysis(OpenValueAnalysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along the noise's ε, with the fewest sufficient dummies."""
+        """The family of specs along the noise's ε, with the fewest sufficient dummies."""
         largest = target.largest
         base = _best_base(target)
         # The noise's ε is for the largest change of all, which in unary code need not be covered.

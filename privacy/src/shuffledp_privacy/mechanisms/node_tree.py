@@ -28,7 +28,7 @@ class NodeTreeAnalysis(ColumnsAnalysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along the noise's ε, with the group width that is best for quantiles."""
+        """The family of specs along the noise's ε, with the best group width for quantiles."""
         width = best_width(target.bins)
         sizes = (target.bins,) if width == 1 else (-(-target.bins // width), target.bins)
 

@@ -134,7 +134,7 @@ class OneBitAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along p, up to the p that meets the target without a shuffle."""
+        """The family of specs along p; the safest one meets the target without a shuffle."""
         metric = target.adjacency is Adjacency.METRIC
         # One report alone: ln(1 + 2 (1-p) d/(p k)) for a change by d, the largest per unit at d = 1
         # (S18).

@@ -101,7 +101,7 @@ def attained_delta(
 
     Args:
         item: the round.
-        exact: the exact law of the clamped sum; None where it is too wide (S9).
+        exact: the exact law of the clamped sum; None if it is too wide (S9).
         clamped: δ1, the probability that some honest noise is clamped, rounded up.
         compare: tilted laws of a change by a distance, which resolve δ at large totals.
         epsilon: nats, at least 0.

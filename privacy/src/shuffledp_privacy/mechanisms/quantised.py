@@ -164,7 +164,7 @@ class QuantisedAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along p, with the fewest bits that add little error."""
+        """The family of specs along p, with the fewest bits that add little error."""
         units = target.reach if target.adjacency is Adjacency.STANDARD else 1
         need = deviations(target) * units / target.epsilon
         # One user's rounding has a standard deviation of half a step at worst.

@@ -124,7 +124,7 @@ class RapporHistogramAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along r = 2p = 2(1-q); f is fixed: it identifies the response (K14)."""
+        """The family of specs along r = 2p = 2(1-q); f is fixed, it identifies a response (K14)."""
         if target.bins > MOST_SYMBOLS:
             raise CannotCertify(
                 f"{RapporHistogram.kind} has at most {MOST_SYMBOLS} symbols, one bit each in one "

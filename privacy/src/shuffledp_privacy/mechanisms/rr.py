@@ -178,7 +178,7 @@ class RRAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along p, up to the p that meets the target without a shuffle."""
+        """The family of specs along p; the safest one meets the target without a shuffle."""
         units = target.reach if target.adjacency is Adjacency.STANDARD else 1
         local = target.epsilon / units / target.rounds
         safest = 2 / (1 + math.exp(local)) * (1 + 1e-4)

@@ -191,7 +191,7 @@ def _exact(spec: SGDLShuffle, honest: int, d_max: int) -> attained.ClampedSum | 
 def _compare_reports(spec: SGDLShuffle, honest: int, distance: int) -> tuple[ComparedReports, ...]:
     """Tilted laws for a change by this distance, with all others at 0 or in the middle.
 
-    None where they are too wide.
+    None if they are too wide.
     """
     law, reach = share_law(spec.noise_epsilon, spec.shares), spec.max_value + spec.padding
     if law is None or 4 * max(reach, law.last) > attained.LONGEST:

@@ -147,7 +147,7 @@ class SplitMixAnalysis(Analysis):
 
     @staticmethod
     def family(target: Target) -> Family:
-        """Specs along ε of one whole noise, with the least sufficient modulus and pieces."""
+        """The family of specs along ε of one whole noise, with least pieces and modulus."""
         safest = pure_rate(target)
         total = target.epsilon * (1 if target.adjacency is Adjacency.STANDARD else target.reach)
         security = mixing_security(total, target.delta, target.rounds)

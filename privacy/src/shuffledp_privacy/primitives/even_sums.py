@@ -106,7 +106,7 @@ class EvenSum:
 def tabulate_even_sum(law: EvenSum, distance: int) -> KeptTable | None:
     """Tabulate the sum's law for changes up to `distance`.
 
-    None where the table would be too long, or where too many digits are lost.
+    None if the table would be too long, or where too many digits are lost.
     """
     margin = law.count * (law.inexact + 8 * UNIT * law.pmf.size)
     reach = law.support

@@ -61,7 +61,7 @@ class KeptTable:
 def kept_table(noise: TruncatedNoise, count: int, distance: int) -> KeptTable | None:
     """The table for changes up to `distance`.
 
-    None where it would be too long or digits are lost.
+    None if it would be too long or digits are lost.
     """
     law = TruncatedLaw(noise, np.array([float(count)]))
     support = count * noise.padding

@@ -106,9 +106,9 @@ class Shifts:
 
 
 def shifts_of(rounds: Sequence[tuple[object, Setting, int]], d_max: int) -> Shifts | None:
-    """The rounds (spec, setting, times), each at the distance d_max.
+    """The rounds (spec, setting, times) as shifted sums, each for a change by d_max.
 
-    None where that is not known to be the worst distance.
+    None if d_max is not known to be the worst distance.
     """
     sums = []
     for spec, setting, _ in rounds:

@@ -34,12 +34,12 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
 
     With u = e^ε, u' = 1 + (u - 1)/γ, λ = u/u' it is the smaller of γ f(u) and γ (λ f(u') + (1 - λ)
     F(u')), where f and F bound the mechanism on every dataset of the subset's size; γ f(u') where f
-    = F (proposition C5). Never below the truth.
+    = F (proposition C5). The result is never below the truth.
 
     Args:
         curve: f, for the change of one report that is asked about, in both orders.
         anyone: F >= f, for the change of one report into any other, in both orders: another user
-            drawn in the changed one's place amounts to that. None where f covers it.
+            drawn in the changed one's place amounts to that. None if f covers it.
         rate: γ, the largest probability that the changed user is in the subset, given what the
             adversary knows. With t colluding users among n and m drawn, that is at most m / (n -
             t).

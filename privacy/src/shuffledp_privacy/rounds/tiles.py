@@ -20,7 +20,8 @@ def tile_crowd(honest: int, bits: int, chance: float) -> int:
     Args:
         honest: h >= 1, honest people of the round.
         bits: number of bits that name a tile; there are 2^bits of them.
-        chance: of a smaller crowd, above 0 and below 1; by Chernoff's bound it is not exceeded.
+        chance: chance of a smaller crowd, above 0 and below 1; by Chernoff's bound it is not
+            exceeded.
 
     Returns:
         The largest K that the bound shows, rounded down; 1 if it shows nothing.

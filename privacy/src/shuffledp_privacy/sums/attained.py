@@ -84,7 +84,7 @@ class ClampedSum:
     def delta(self, distance: int, epsilon: float) -> float:
         """Largest P(S) - e^E P'(S) over the events, less the error; E total, nats.
 
-        Never above the truth.
+        The result is never above the truth.
         """
         if epsilon > 700:
             return 0.0

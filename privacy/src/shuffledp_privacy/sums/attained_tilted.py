@@ -185,7 +185,7 @@ def _reaches(law: Floats, offset: Floats, honest: int) -> tuple[int, int]:
 def _laws(sums: _Sums, tilt: float, shown: Floats) -> ComparedReports | None:
     """Bounds of both laws at the sums `shown`, from one transform.
 
-    None where its window would be too long.
+    None if its window would be too long.
     """
     user, honest, common_value = sums.user, sums.honest, sums.held
     support, common, log_common = user.tilted_law(common_value, tilt)

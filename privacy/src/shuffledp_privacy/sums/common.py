@@ -76,7 +76,7 @@ class NoisySum:
             noise.
         d_max: largest distance.
         metric: whether ε counts per unit of distance.
-        kept: the noises that are not clamped, their number known; None where Proposition S6b is not
+        kept: the noises that are not clamped, their number known; None if Proposition S6b is not
             proved for them.
         log_clamped: ln of an upper bound of δ1, for totals whose e^E is no float; inf for none.
     """

@@ -72,7 +72,7 @@ def sgdl_error(shape: float, epsilon: float) -> ErrorLaw:
 
     Args:
         shape: r > 0.
-        epsilon: of the noise, above 0, nats per unit.
+        epsilon: ε of the noise, above 0, nats per unit.
 
     Raises:
         UsageError: an argument out of range, or a law with more than two million points.

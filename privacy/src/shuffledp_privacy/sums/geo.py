@@ -67,9 +67,9 @@ def published_epsilon(
 
     NO guarantee (docs/accounting.md, S12).
 
-    ln P(r)/P(r + 1) at r = ceil(α), α the Chernoff quantile with t = 2 ε_geo/sqrt(n); None where
-    the formula has no value: t >= ε_geo, that is n <= 4, or none in double precision. `steepness`
-    is the 2 in t.
+    ln P(r)/P(r + 1) at r = ceil(α), α the Chernoff quantile with t = 2 ε_geo/sqrt(n); None if the
+    formula has no value: t >= ε_geo, that is n <= 4, or none in double precision. `steepness` is
+    the 2 in t.
     """
     rate = float(epsilon_geo)
     if users <= steepness**2 or rate > 700.0:

@@ -128,7 +128,7 @@ class KeptNoise(ABC):
         """True if the laws are log-concave, so that the largest distance is the worst (S5)."""
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
-        """Upper bounds of Σ w HS_E(W_g‖W_g+d), one for each pair of d and E; lower bounds of 0."""
+        """Upper bounds of Σ w HS_E(W_g‖W_g+d) for each pair of d and E; zeros as lower bounds."""
         upper = np.full(epsilon.shape, self.cells.lost)
         step = max(1, _AT_ONCE // max(1, self.cells.counts.size))
         for start in range(0, epsilon.size, step):
@@ -139,9 +139,9 @@ class KeptNoise(ABC):
     def least(
         self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
     ) -> tuple[Floats, Floats]:
-        """Approximate smallest E with δ(E) <= δ, row by row; inf without one.
+        """Approximate smallest E with δ(E) <= δ, row by row; inf if there is none.
 
-        `clamped` is 0, and nothing is attained.
+        `clamped` must be 0. The second result, for attained bounds, is all zeros.
         """
         if clamped != 0.0:
             raise ValueError(

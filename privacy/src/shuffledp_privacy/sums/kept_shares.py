@@ -103,8 +103,8 @@ def kept_shares(
     """The shares that remain after clamping; None if too many are cut off for a bound.
 
     Args:
-        law: of one share, φ and r <= 1 rounded down by 16 units and ε more of their last places at
-            most.
+        law: law of one share, φ and r <= 1 rounded down by 16 units and ε more of their last places
+            at most.
         padding: c.
         honest: users.
         tail: P(|N| > c), rounded up.

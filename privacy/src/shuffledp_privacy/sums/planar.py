@@ -18,8 +18,8 @@ def axis_budget(epsilon: float, delta: float) -> tuple[float, float]:
     Proposition S15.
 
     Args:
-        epsilon: of the plane, at least 0 and finite, nats per unit of distance.
-        delta: of the plane, in [0, 1).
+        epsilon: ε of the plane, at least 0 and finite, nats per unit of distance.
+        delta: δ of the plane, in [0, 1).
 
     Raises:
         UsageError: an argument is outside its range.

@@ -132,7 +132,7 @@ class QuantisedRound:
     metric: bool
 
     def steps(self, distance: int) -> tuple[int, Fraction]:
-        """(a, b) of a change by d = Q (a + b)."""
+        """(a, b) with d = Q (a + b), for a change by d: whole steps a, and a fraction b of one."""
         full_steps, rest = divmod(distance * self.code.max_value, self.max_value)
         return full_steps, Fraction(rest, self.max_value)
 

@@ -120,7 +120,7 @@ def _rests(item: QuantisedRound) -> tuple[Floats, Floats]:
 
 
 def _worst_between(item: QuantisedRound, full_steps: int, low: float, high: float) -> float:
-    """Largest ε per step for a + b steps, 0 <= b <= 1, from the totals of a and a + 1."""
+    """Largest ε per step for a + b steps, 0 <= b <= 1; `low`, `high`: total ε for a and a + 1."""
     first, last = _rests(item)
     return float((between(low, high, last) / (full_steps + first)).max())
 

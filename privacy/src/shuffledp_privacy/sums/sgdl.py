@@ -42,7 +42,7 @@ from shuffledp_privacy.sums.kept_shares import KeptShares, kept_shares
 def share_law(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
     """Law SGDL(1/shares, φ) of one user's noise, φ and 1/shares rounded down.
 
-    None where φ = 0 or ε is too small.
+    None if φ = 0 or ε is too small.
     """
     ratio = rounded_ratio(noise_epsilon)
     if ratio == 0.0 or table_length(1.0, ratio) > LONGEST_SMALL_TABLE:

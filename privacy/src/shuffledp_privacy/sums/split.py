@@ -32,7 +32,7 @@ from shuffledp_privacy.sums.mixing import MOST_SECURITY, SECURITY, mixing_distan
 def noisy_sum(spec: SplitMix, setting: Setting) -> NoisySum:
     """Parameters of a split-mix round for the analysis.
 
-    `clamped` is τ, which costs as much as a δ1 of S6 does (S19).
+    Its `clamped` is the mixing distance τ, which costs as much as the δ1 of S6 does (S19).
 
     Raises:
         UsageError: the modulus is too small for this number of users.

@@ -301,7 +301,7 @@ class OtherWords:
     ] = None
 
     def distances(self) -> list[int]:
-        """Parse the numbers in `changes`; `UsageError` for anything else."""
+        """Parse the numbers in `changes`; raise `UsageError` for anything else."""
         try:
             return [int(part) for part in (self.changes or "").split(",")]
         except ValueError as error:

@@ -145,19 +145,19 @@ def laplace_mean(epsilon0: float, max_value: int) -> LaplaceMean:
 
 
 def rr_shuffle(max_value: int, randomise: Fraction) -> RRShuffle:
-    """Build rr-shuffle from its options; `UsageError` for wrong ones."""
+    """Build rr-shuffle from its options; raise `UsageError` for wrong ones."""
     return build_spec(lambda: RRShuffle(max_value=max_value, randomise=randomise))
 
 
 def geo_shuffle(max_value: int, epsilon_geo: Fraction, padding: int) -> GeoShuffle:
-    """Build geo-shuffle from its options; `UsageError` for wrong ones."""
+    """Build geo-shuffle from its options; raise `UsageError` for wrong ones."""
     return build_spec(
         lambda: GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding)
     )
 
 
 def sgdl_shuffle(max_value: int, noise_epsilon: Fraction, shares: int, padding: int) -> SGDLShuffle:
-    """Build sgdl-shuffle from its options; `UsageError` for wrong ones."""
+    """Build sgdl-shuffle from its options; raise `UsageError` for wrong ones."""
     return build_spec(
         lambda: SGDLShuffle(
             max_value=max_value, noise_epsilon=noise_epsilon, shares=shares, padding=padding

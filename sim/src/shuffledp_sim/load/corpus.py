@@ -113,7 +113,7 @@ class Corpus:
     """A corpus on disk, open for reading. Use as a context manager."""
 
     def __init__(self, folder: Path, round_id: str, users: int) -> None:
-        """Open the corpus; `UsageError` if it is damaged, too small, or of another round."""
+        """Open the corpus; raise `UsageError` if it is damaged, too small, or of another round."""
         try:
             self.about = msgspec.json.decode((folder / _ABOUT).read_bytes(), type=About)
             if self.about.round_id != round_id:

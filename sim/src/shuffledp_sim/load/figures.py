@@ -69,8 +69,8 @@ class LoadMeasurements:
     """Measurements from the start until the last answer.
 
     Attributes:
-        timeline: of every user.
-        calls: of every user.
+        timeline: timeline of every user.
+        calls: calls of every user.
         handshakes: seconds, shape (connections,).
         established: established connections, by the kernel's count.
         before: resources that driver and entry node had used when the arrivals began.
@@ -102,28 +102,28 @@ class LoadReport:
         offered: users who wanted to submit.
         accepted: users who hold a checked receipt.
         refused: users who were refused, by the name of the error.
-        unanswered: users who got no answer, however often they asked: connection lost, the deadline
-            of a call, or a server with more calls waiting than it keeps.
-        unanswered_reasons: the same by gRPC's last status.
-        calls: of all users; accepted + refused + unanswered calls.
-        unanswered_calls: those without an answer, by status code. Most users ask again and
-            are accepted.
-        accepted_later: users of `accepted` who had to ask more than once.
-        lost: users with a receipt of whose messages one is missing on the published board: must be
-            0. None when the round failed, so that there is no board.
+        unanswered: users who got no answer, however often they called: the connection was lost, a
+            deadline passed, or the server had too many waiting calls.
+        unanswered_reasons: the same users, by the last gRPC status of each.
+        calls: calls of all users; accepted + refused + unanswered calls.
+        unanswered_calls: calls without an answer, by status code. Most users call again and are
+            accepted.
+        accepted_later: users among `accepted` who had to call more than once.
+        lost: users with a receipt who miss a message on the published board; must be 0. None if the
+            round failed, so that there is no board.
         counted: reports that the round counted.
-        latency: from the intended start to the checked receipt, of those accepted, with all pauses
-            before they asked again.
-        lateness: of the driver, of everyone; included in `latency`.
-        handshake: of a connection, before the arrivals began.
-        rate: offered rate that was asked for.
-        started_rate: at which the driver really started users.
+        latency: time from an accepted user's intended start to its checked receipt, including all
+            pauses between calls.
+        lateness: lateness of the driver, for all users; included in `latency`.
+        handshake: duration of a connection's handshake, before the arrivals began.
+        rate: rate at which users were to start.
+        started_rate: rate at which the driver really started users.
         accepted_rate: receipts a second, from the beginning of the arrivals to the last receipt.
         established: established connections, by the kernel's count.
         pre_sealed: always true: submissions are sealed before the arrivals begin.
         peak_bytes: largest memory of each process and its workers over the whole round.
-        collecting_bytes: that of the entry node until the last answer.
-        cpu_seconds: of driver and entry node during the arrivals.
+        collecting_bytes: largest memory of the entry node until the last answer.
+        cpu_seconds: CPU seconds of driver and entry node during the arrivals.
         seconds: by stage of the test and of the round.
         failure: why the round ended without a board.
     """
@@ -246,7 +246,7 @@ def count_lost(geometry: Geometry, board: bytes, submissions: Iterable[bytes]) -
     """Number of submissions that are not on the board with every message, once and unchanged.
 
     Args:
-        geometry: of the round.
+        geometry: geometry of the round.
         board: all published messages, packed, checked against the signed digest.
         submissions: `PreparedSubmission.messages` of every user with a receipt; read in pieces.
     """

@@ -54,7 +54,7 @@ def check_metrics_url(url: str) -> None:
 def usage_from_metrics(url: str) -> Usage | None:
     """Resources of a process, as reported on its Prometheus metrics page.
 
-    None when it does not answer.
+    None if it does not answer.
     """
     try:
         with urlopen(url, timeout=METRICS_SECONDS) as page:  # noqa: S310 - `check_metrics_url` has seen it

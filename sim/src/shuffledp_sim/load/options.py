@@ -44,7 +44,7 @@ class LoadOptions:
         metrics: URL of the entry node's metrics page, for its memory; None: unknown, but on a
             system of its own.
         leave_open: whether to leave the round open, because another of several drivers closes it.
-        nodes: of the system of its own.
+        nodes: number of nodes of a system that the test starts itself.
     """
 
     keys: Path | None = None

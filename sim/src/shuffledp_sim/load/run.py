@@ -261,7 +261,7 @@ class Users:
 
     Args:
         connections: which the users share.
-        corpus: of at least as many submissions as there are users.
+        corpus: at least as many submissions as there are users.
         backoff: attempts and pauses of a user.
 
     Attributes:

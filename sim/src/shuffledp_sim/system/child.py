@@ -33,7 +33,7 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 def main() -> None:
-    """Become the module named on the command line, which ends with the parent."""
+    """Become the module named on the command line, in a process that ends with its parent."""
     end_with_parent()
     os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])  # noqa: S606 - no shell is wanted
 

@@ -104,7 +104,7 @@ class LocalProcess:
 
     @property
     def pid(self) -> int:
-        """The process id; `ValueError` if the process was never started."""
+        """The process id; raises `ValueError` if the process was never started."""
         if self._process is None:
             raise ValueError(f"{self.name} is not started")
         return self._process.pid
@@ -151,7 +151,7 @@ class LocalSystem:
     Args:
         folder: keys, configs, state and logs.
         nodes: number of mix nodes, "node-1".. in the order of the route.
-        budget: of the one population, "demo".
+        budget: budget of the one population, "demo".
         broker: whether to run one.
         settings: further configuration by role ("node", "analyst", "accountant"), seconds and the
             like.

@@ -253,7 +253,7 @@ async def play(
 
     Args:
         system: where it runs.
-        answers: of the users; values are capped to each round's domain.
+        answers: answers of the users; values are capped to each round's domain.
         pool: sealing processes.
         once: return after the first round.
 
@@ -371,7 +371,7 @@ async def play_round(
 async def _result(system: System, verified: CheckedRound) -> Signed:
     """Wait for the signed result, unverified.
 
-    Raises `UnreachableError` when it does not come.
+    Raises `UnreachableError` if it does not come.
     """
     until = verified.closes_at + int(1000 * RESULT_SECONDS)
     async with AnalystReader.of(

@@ -135,9 +135,9 @@ def run_exchange(
 
     Args:
         trials: at least 1.
-        confidence: of the intervals of what is sampled.
+        confidence: confidence of the intervals of what is sampled.
         mix: how the rounds are mixed.
-        users: of each verified round in which users send messages that do not open.
+        users: number of users of each verified round in which users send messages that do not open.
         culprits: how many of them do, for example "1,10,100"; each number at each layer.
         tamperings: random ones in verified rounds, by a node at each position, and as many by a
             user.

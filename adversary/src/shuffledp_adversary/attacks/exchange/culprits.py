@@ -55,7 +55,7 @@ class CulpritsObservation:
 
     Attributes:
         layer: position of the party that cannot open it.
-        users: of the round.
+        users: number of users of the round.
         culprits: how many of them sent such a message.
         published: whether there is an answer.
         accepted: reports in it.

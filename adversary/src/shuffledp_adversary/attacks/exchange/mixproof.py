@@ -138,7 +138,7 @@ def run_mixproof(users: int, culprits: str, tamperings: int) -> AttackReport:
     Then run random ones, by a node at each position and by a user.
 
     Args:
-        users: of each round with users who cheat.
+        users: number of users of each round with users who cheat.
         culprits: how many of them do, for example "1,10,100"; each number at each layer.
         tamperings: random ones at each position, and as many by a user; none for 0.
 

@@ -48,13 +48,13 @@ class Observation:
     Attributes:
         tampering: name of the tampering.
         position: position of the malicious node on the route.
-        stopped_by: the node or analyst that stopped the round; None when it was published.
+        stopped_by: the node or analyst that stopped the round; None if it was published.
         users: number of honest users who miss messages that they hold a receipt for.
         victim: whether the victim is one of them.
         error: class of the error that the noticing party raised; None if no party noticed.
         public: public outcome: "failed", or "published" with the number of reports.
         charge: state of the round's charge in the ledger afterwards.
-        messages: of each user.
+        messages: number of messages of each user.
         changed: messages on the published board that no user sent; 0 without a board.
         candidates: board messages among which the adversary can only guess (see `suspects`); None
             without a board.

@@ -132,7 +132,7 @@ def grow(pool: Pool) -> list[bytes]:
 def alter(pool: Pool) -> list[bytes]:
     """At the last node, flip the lowest bit of one plain symbol and leave its tag.
 
-    `ValueError` anywhere else.
+    Raises `ValueError` anywhere else.
     """
     if pool.position != pool.geometry.hops:
         raise ValueError("only the last node sees plain symbols")
@@ -145,7 +145,7 @@ def alter(pool: Pool) -> list[bytes]:
 def double(pool: Pool) -> list[bytes]:
     """`copy` at the last node, of a plain message that the node can read.
 
-    `ValueError` anywhere else.
+    Raises `ValueError` anywhere else.
     """
     if pool.position != pool.geometry.hops:
         raise ValueError("only the last node sees plain messages")
