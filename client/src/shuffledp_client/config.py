@@ -44,20 +44,21 @@ class ClientConfig(Section, frozen=True, kw_only=True):
         keys: folder with `tls.pem`, `tls-key.pem`, `identity.pem` and `credential.json`.
         roster: the signed roster.
         root_key: pinned hex key that signed the roster.
-        state: folder of this one user for what must survive a crash.
-        policy: what a round may ask for at most.
-        broker: where announcements are; None: only the analyst is asked.
-        addresses: host:port by party, where a device outside finds it other than at the roster's
-            address. It need not be trusted: TLS asks for the party's name wherever it is.
-        gateway: an HTTPS gateway, over which everything goes that otherwise goes to analyst and
-            entry node; None: they are called themselves, over gRPC.
-        broker_seconds: how long to wait for the broker before the analyst is asked.
+        state: folder of this user only, for what must survive a crash.
+        policy: the user's limits on rounds.
+        broker: the broker of announcements; None to query only the analyst.
+        addresses: host:port of a party that this device reaches at another address than the
+            roster's, by name. It need not be trusted, because TLS checks the party's name.
+        gateway: an HTTPS gateway to use in place of analyst and entry node; None to call these over
+            gRPC.
+        broker_seconds: how long to wait for the broker before the analyst is queried.
         wait_seconds: how long `--wait` waits after the closing time for the result.
-        evidence_days: how long after its closing time an unsettled round is kept; then it is
+        evidence_days: days after its closing time for which an unsettled round is kept before it is
             erased.
-        kept_bytes: what may be kept of all rounds together; beyond it no new round is entered.
+        kept_bytes: most bytes kept of all rounds together; beyond it the device enters no new
+            round.
         receipts: how the device finds its messages after a round, "board", "tile" or "sample".
-        tile_crowd: of "tile": fewest honest people who must share a tile on average.
+        tile_crowd: for "tile", the fewest honest people who must share a tile on average.
         log_level: "debug", "info", "warning" or "error".
     """
 

@@ -31,12 +31,12 @@ class Question:
     Attributes:
         round_id: id of the round.
         mechanism: kind of the mechanism that adds the noise.
-        largest: largest value there is in this round.
+        largest: largest possible value in this round.
         closes_at: when the round closes, UTC.
-        epsilon: certified ε (nats) while one node is honest, per unit where the certificate says
-            so.
+        epsilon: certified ε (nats) while one node is honest; per unit if the certificate says so.
         delta: its δ.
-        epsilon_corrupted: ε_L, which holds even if every node is corrupt; infinite if nothing does.
+        epsilon_corrupted: ε_L, which holds even if every node is corrupt; infinite if there is no
+            such guarantee.
         route: the mix nodes, in order.
         wording: the question in words, signed; None if the round has none.
         verified: all of the round's documents.
@@ -162,22 +162,24 @@ class Standing(StrEnum):
 
     COUNTED = "counted"
     """The messages that the device looks for (`ReceiptCheck`: by default all) are on the board,
-    unchanged. If it was the whole board, the published estimate is the board's. Nothing is kept any
-    more.
+    unchanged. If it was the whole board, the published estimate is the board's. The device keeps
+    nothing of the round any more.
     """
     WAITING = "waiting"
     """There is no result yet."""
     FAILED = "failed"
     """The round ended without a result."""
     LATE = "late"
-    """There never was a receipt, and the answer is not in the round. Nothing is kept any more."""
+    """There never was a receipt, and the answer is not in the round. The device keeps nothing of
+    the round any more.
+    """
     MISSING = "missing"
-    """There is a receipt, and messages are not on the board, or not once: someone cheated.
-    Everything is kept.
+    """There is a receipt, and a message is on the board not at all or several times: someone
+    cheated. The device keeps everything.
     """
     UNCLEAR = "unclear"
-    """It could not be checked, or what came did not hold; `Checked.error` says why. Everything is
-    kept.
+    """The round could not be checked, or a check failed; `Checked.error` says why. The device keeps
+    everything.
     """
 
 

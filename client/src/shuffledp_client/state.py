@@ -45,12 +45,12 @@ class StoredSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """One round's submission, with the documents received for it.
 
     Attributes:
-        submission: without its envelope once there is a receipt. Of a plain round in a reproducible
-            suite it can be sealed again from seed and symbols, as evidence does; of another round
-            it is no longer needed.
-        announcement: manifest and countersignatures that it was prepared under.
-        receipt: the entry node's.
-        result: the analyst's, if it did not settle the round for this user.
+        submission: the submission, without its envelope once there is a receipt. In a plain round
+            with a reproducible suite, the envelope can be sealed again from seed and symbols, as
+            evidence does; in other rounds it is no longer needed.
+        announcement: manifest and countersignatures for which it was prepared.
+        receipt: the entry node's receipt.
+        result: the analyst's result, if it did not settle the round for this user.
     """
 
     submission: PreparedSubmission
@@ -63,9 +63,9 @@ class SubmissionStore:
     """The state folder of a device. Every write is atomic, and on disk before it returns.
 
     Args:
-        folder: made when absent.
-        limit: bytes that may be kept; beyond it no new round is entered, and nothing that is kept
-            makes room.
+        folder: the state folder; created if it does not exist.
+        limit: most bytes to keep; beyond it no new round is entered, and nothing is erased to make
+            room.
     """
 
     def __init__(self, folder: Path, limit: int = KEPT_BYTES) -> None:

@@ -362,7 +362,8 @@ def _check_countersignatures(
         _same("manifest", countersignature.manifest_digest, expected)
     if missing:
         raise SignatureError(
-            f"not countersigned by {', '.join(sorted(missing))}: do not take part until it is"
+            f"the manifest is not countersigned by {', '.join(sorted(missing))}: do not take part "
+            "until it is"
         )
 
 

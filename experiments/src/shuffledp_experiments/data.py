@@ -24,8 +24,8 @@ class DataFile:
 
     Attributes:
         name: name of the file.
-        columns: those that are read, numbers each.
-        about: what it is, where it comes from, and how it differs from the paper's.
+        columns: names of the columns that are read, all of numbers.
+        about: what the file is, where it comes from, and how it differs from the paper's.
     """
 
     name: str
@@ -61,14 +61,15 @@ FILES: Final = {
         "the made-up restaurant of Google's library",
     ),
 }
-"""By the name that entries give in `Entry.data`."""
+"""Data files, by the name that experiments give in `Experiment.data`."""
 
 
 def load(folder: Path | None, name: str) -> NDArray[np.float64]:
     """Load the numbers of one file, shape (rows, columns).
 
     Raises:
-        DataNeededError: no folder was given, the file is not there, or it is not what it should be.
+        DataNeededError: no folder was given, or the file is missing or has other contents than
+            described.
     """
     file = FILES[name]
     if folder is None:

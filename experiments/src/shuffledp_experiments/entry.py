@@ -50,11 +50,11 @@ class Row:
 
     Attributes:
         series: the curve or column that it belongs to.
-        kind: where it comes from.
-        x_name, x: what it is a number for, such as n; text for a category.
-        y_name, y: what it is, with its unit where it has one; NaN where there is none, such as an
-            infeasible plan.
-        low, high: an interval around y (percentiles, or a confidence interval), where there is one.
+        kind: where the number comes from.
+        x_name, x: the parameter for which the number holds, such as n; text for a category.
+        y_name, y: the number, and its name with the unit, if any; NaN if there is no number, as for
+            an infeasible plan.
+        low, high: an interval around y (percentiles, or a confidence interval), if there is one.
         settings: further parameters, the same names in every row of a series.
     """
 
@@ -74,10 +74,9 @@ class PaperClaim:
     """A published number or statement, with its verdict and the true values.
 
     Attributes:
-        statement: where it stands and for which parameters, as "Theorem 1 at ε = .1".
+        statement: its place in the paper and its parameters, such as "Theorem 1 at ε = .1".
         verdict: see `Verdict`.
-        why: the reason in a few words, with the proposition of docs/accounting.md where there is
-            one.
+        why: the reason in a few words, with the proposition of docs/accounting.md, if there is one.
         published, certified, attained: the numbers, in the same unit; None if there is none.
     """
 
@@ -150,10 +149,11 @@ class RunInputs:
     """Inputs of an experiment: its parameters, and the reader's options.
 
     Attributes:
-        parameters: the entry's own, with those of `--quick` over them where that is wished.
-        quick: fewer points and runs, for a first look.
-        seed: of every simulated number, with the entry's id: one seed, one CSV.
-        runs: simulated runs in place of the entry's own; None leaves it to the entry.
+        parameters: the experiment's parameters, some replaced by those of `--quick` if that is set.
+        quick: whether to compute fewer points and runs, for a first look.
+        seed: seed of every simulated number, together with the experiment's id; the same seed gives
+            the same CSV.
+        runs: number of simulated runs; None for the experiment's own.
         data: folder of the data files, or None; see `shuffledp_experiments.data`.
         exact_sampler: whether a subset of the simulated runs is repeated with the clients' integer
             sampler.
@@ -182,9 +182,9 @@ class Results:
 
     Attributes:
         rows: every number, in the order of the picture's series.
-        claims: the published statements that they judge; empty for figures that no paper has.
-        notes: what a reader must know: a stand-in for data, an infeasible row, what the new figure
-            shows. Numbers in them are computed.
+        claims: the published statements that the rows judge; empty for figures that no paper has.
+        notes: sentences that a reader needs, for example on substituted data, on an infeasible row,
+            or on what a new figure shows. Numbers in them are computed.
     """
 
     rows: tuple[Row, ...]
@@ -210,22 +210,22 @@ class Experiment:
     """An experiment that reproduces one table or figure.
 
     Attributes:
-        id: the paper's number and the table's, such as "000-t1"; "n4" for a figure that no paper
+        id: numbers of the paper and of the table, such as "000-t1"; "n4" for a figure that no paper
             has.
         aliases: other ids of the same table.
-        source: author, year and place, such as "Biswas et al. 2022, table 1"; "new" where no paper
-            has it.
+        source: author, year and place, such as "Biswas et al. 2022, table 1"; "new" if no paper has
+            it.
         question: what the reader wants to know, as a question.
         parameters: names and values, as printed or inferred; `inferred` names the latter.
-        quick: values over these for `--quick`.
-        run: from the work to what was found.
-        draw: from what was found to its picture.
-        verdicts: the verdicts that come out; a test compares. Empty where nothing is claimed.
+        quick: parameters that replace these with `--quick`.
+        run: function from the inputs to the results.
+        draw: function from the results to their figure.
+        verdicts: the expected verdicts, which a test compares; empty if nothing is claimed.
         inferred: names of parameters that the paper does not state.
-        data: names of the data files that it uses, where they are given.
-        seconds: CPU seconds of its run, picture and files in a process of its own, measured;
-            not counting the start.
-        seconds_quick: the same with `--quick`.
+        data: names of the data files that it uses if they are given.
+        seconds: measured CPU seconds of its run, figure and files in a separate process, without
+            the process's start.
+        seconds_quick: CPU seconds with `--quick`.
     """
 
     id: str

@@ -79,13 +79,13 @@ class Check:
     """A check of one property that a student's program must have.
 
     Attributes:
-        name: the step's letter, and a word: "B-law".
-        points: for passing it.
-        title: what is asked, a plain sentence.
-        run: raises `CheckFailure` or returns a sentence about what was observed. Faults of the
-            program pass through it.
-        needs: names of the checks that must have passed before; else this one is not reached.
-        system: whether it starts the processes of a real system.
+        name: the step's letter and a word, such as "B-law".
+        points: points for passing it.
+        title: the property that is required, as a plain sentence.
+        run: function that raises `CheckFailure`, or returns a sentence about what was observed. It
+            does not catch faults of the program.
+        needs: names of the checks that must have passed before; otherwise this one is not run.
+        system: whether the check starts the processes of a real system.
         chance: probability that a correct program fails, at most 1e-9.
         seconds: limit of the whole check, far above what a correct program takes: graders are busy
             machines.

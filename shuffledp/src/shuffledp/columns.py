@@ -80,8 +80,8 @@ def load_column(
     Args:
         file: a CSV with a header, optionally gzipped; None for the built-in sample.
         name: the column; None takes the only column, or the built-in's.
-        users: how many to take.
-        max_value: values above it are set to it.
+        users: number of values to take.
+        max_value: largest value; larger ones are set to it.
         draw: if there are fewer rows than users, draw all users with replacement; otherwise that is
             an error.
         names: if the first entry of the column is not a number, read the entries as names, of which

@@ -58,7 +58,7 @@ def edges_of(table: CrossTable | None) -> tuple[list[float], list[float]] | None
 
 
 def centre(table: CrossTable) -> CentreEstimate | None:
-    """Mean location of the people on the map; None without node noise, or if it may be empty."""
+    """Mean location of the people on the map; None without node noise, or for an empty map."""
     edges = edges_of(table)
     mechanism, present = table.fitted.mechanism, table.fitted.present
     noise = mechanism.count_noise if isinstance(mechanism, NoisyCounts) else None

@@ -92,7 +92,7 @@ def outlook(
     """Cost and benefit of a question's plans; None for counts and tables, which `advise` compares.
 
     Args:
-        question: as `shuffledp_core.questions` describes it, or from a file.
+        question: a question of `shuffledp_core.questions`, or one from a file.
         epsilon: largest ε, in nats, over all rounds.
         delta: largest δ, over all rounds.
         setting: who takes part in one round.
@@ -100,7 +100,7 @@ def outlook(
         rounds: how often the question is asked of the same people.
 
     Raises:
-        CannotCertify: no noise keeps the target.
+        CannotCertify: no amount of noise meets the target.
         UsageError: a value is outside its range.
     """
     wording = question.wording
@@ -398,10 +398,11 @@ class FieldErrors(NamedTuple):
     """The standard error of one field's counts, with all nodes' noise.
 
     Attributes:
-        field: its name.
-        cells: number of its values.
-        by_column: if the field has a column of its own.
-        by_table: if counts of the field are sums of cells of a table; None if it is too large.
+        field: name of the field.
+        cells: number of values of the field.
+        by_column: the error if the field has its own column.
+        by_table: the error if its counts are sums of cells of a table; None if the table is too
+            large.
     """
 
     field: str
@@ -418,7 +419,7 @@ class ColumnsOutlook:
         wording: the question.
         nodes: nodes that add dummies.
         columns: the mechanism that counts each field by itself.
-        table: the one that counts all combinations; None if there are too many.
+        table: the mechanism that counts all combinations; None if there are too many.
         fields: errors of each field.
     """
 

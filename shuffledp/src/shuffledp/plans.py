@@ -53,20 +53,19 @@ class Plan:
     """A mechanism, with everything else that its guarantee depends on.
 
     Attributes:
-        spec: the mechanism's exact parameters, any spec that the numerics know.
+        spec: the mechanism's exact parameters; any spec for which an analysis is registered.
         setting: who takes part in one round, and which datasets are neighbours.
-        delta: over all rounds, 0 or 1e-12 <= δ < 1.
+        delta: δ over all rounds, 0 or 1e-12 <= δ < 1.
         rounds: how often the round is run on the same people, 1 to 1,000,000.
         corrupt: numbers of the corrupt nodes, 1..nodes.
         nodes: mix nodes of the route, 1 to 16.
         notes: choices that were made when the plan was built, in words.
-        asked: parameters as they were asked for, beside the spec's own.
+        asked: parameters as the user gave them, in addition to those of the spec.
         scope: deployment and population that the certificate names, within which devices keep
             memoised responses.
 
     Raises:
-        UsageError: a value is outside its range, or a distance that the mechanism's domain does not
-            have.
+        UsageError: a value is outside its range, or the mechanism's domain has no such distance.
     """
 
     spec: object
@@ -245,12 +244,12 @@ def as_plan(
     Args:
         subject: a plan, a certificate, or a mechanism's parameters, which have no setting and no
             δ of their own.
-        setting: in place of its own.
-        delta: over all rounds, in place of its own.
-        rounds: in place of its own.
+        setting: setting in place of the plan's own.
+        delta: δ over all rounds, in place of the plan's own.
+        rounds: number of rounds, in place of the plan's own.
 
     Raises:
-        UsageError: something is missing or outside its range, or this is no mechanism.
+        UsageError: something is missing or outside its range, or `subject` is not a mechanism.
     """
     plan = _plan_of(subject, setting, delta)
     changes: dict[str, Any] = {"setting": setting, "delta": delta, "rounds": rounds}

@@ -41,11 +41,11 @@ class Recommendation:
     """Mechanisms for one kind of answer, baselines for comparison, and a recommended one.
 
     Attributes:
-        answers: a sum, or a histogram.
+        answers: the kind of answer: a sum, or a histogram.
         rows: the mechanisms that keep the target, fewest messages first.
         beside: errors without a shuffler, and with a trusted party.
-        choice: the one to take.
-        reason: why, in words.
+        choice: the recommended mechanism.
+        reason: the reason for the choice, in words.
         warnings: reasons against shuffling at all, in words.
     """
 

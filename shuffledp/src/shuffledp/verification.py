@@ -221,16 +221,17 @@ def verify(
     """Verify every certificate in a file: signature, period, and every number recomputed.
 
     1. The file is a signed document, or an announcement.
-    2. Its signature holds, and that of every certificate inside.
-    3. Every number of every certificate is computed again (docs/protocol.md, "Rechecking").
-    4. Certificates and manifest in files next to the result of a round's folder are its own
-       (`check_beside`).
-    5. The plan certificate is in the public log, if the roster names its witnesses: of a folder
-       and of an announcement, which have the proof (`log_proofs`). So is the result of a folder.
-    6. Of the folder of a round whose mixing can be verified, list, headers and board
+    2. Its signature verifies, and so does the signature of every certificate inside.
+    3. Every number of every certificate is recomputed (docs/protocol.md, "Rechecking").
+    4. In a round's folder, the certificates and the manifest in files next to the result are those
+       of the result (`check_beside`).
+    5. If the roster names witnesses of the public log, the plan certificate is in the log (for a
+       folder or an announcement, which have the proof; `log_proofs`), and so is the result of a
+       folder.
+    6. In the folder of a round with provable mixing, list, headers and board verify
        (`published.check_mixing`).
 
-    It returns only if every signature holds and no number is better than the truth; whether the
+    It returns only if every signature verifies and no number is better than the truth; whether the
     numbers are good enough is the reader's decision. Only with `root_key` or `key` does it show who
     signed: see `CheckedCertificate.genuine`.
 
@@ -248,9 +249,10 @@ def verify(
 
     Raises:
         ConfigError: a file or key cannot be read, or both kinds of trust are named.
-        DocumentError: a signature does not hold, the content is malformed, or a claim is too good.
-        CannotCertify: nothing at all can be certified for the claimed parameters, or only with more
-            work and `patient`.
+        DocumentError: a signature does not verify, the content is malformed, or a claim is too
+            good.
+        CannotCertify: nothing at all can be certified for the claimed parameters, or only with the
+            additional work that `patient` allows.
     """
     if not isinstance(document, str | Path):
         raise UsageError(f"document must be the path of a file or a folder, not {document!r}")

@@ -94,20 +94,20 @@ class Ledger:
         self._engine.dispose()
 
     def reserve(self, reservation: Reservation, certify: Certify) -> bytes:
-        """Charges the population for a planned round and returns the certificate.
+        """Charge the population for a planned round; return the certificate.
 
-        A repeated call gets the stored one.
+        A repeated call returns the stored certificate.
 
         Args:
             reservation: the round, its plan and its cost.
-            certify: signs the certificate; called once or more often, only the stored result is
-                ever returned.
+            certify: function that signs the certificate. It may be called several times; only the
+                stored result is ever returned.
 
         Raises:
-            BudgetExceeded: the budget does not cover it; nothing is charged.
+            BudgetExceeded: the budget does not cover the cost; nothing is charged.
             CannotCertify: the cost has no finite bound under the budget.
             RoundStateError: the round id was used for another plan, or released.
-            UsageError: no budget for the population.
+            UsageError: there is no budget for the population.
             LedgerError: the database failed; nothing was charged.
         """
         budget = self._budget(reservation.population)
@@ -306,7 +306,7 @@ class Ledger:
             most: largest number of charges, at most `MOST_ENTRIES`.
 
         Raises:
-            UsageError: no budget for the population.
+            UsageError: there is no budget for the population.
             LedgerError: the database failed.
         """
         self._budget(population)

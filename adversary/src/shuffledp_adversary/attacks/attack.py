@@ -23,12 +23,13 @@ class Attack:
     """An attack with its name, function and options.
 
     Attributes:
-        name: on the command line; its module's.
-        summary: what it does, in a line.
-        run: gives the report. All its parameters are named and have defaults.
-        options: those of them that are options, each with the annotation that typer reads; their
-            defaults are `run`'s.
-        chart: the curve of a report, for `--plot`; None if there is none to draw.
+        name: name on the command line, which is that of its module.
+        summary: what the attack does, in a line.
+        run: function that returns the report. All its parameters are keyword-only and have
+            defaults.
+        options: the parameters of `run` that are options, each with the annotation that typer
+            reads; their defaults are those of `run`.
+        chart: function from a report to its curve, for `--plot`; None if there is none to draw.
     """
 
     name: str

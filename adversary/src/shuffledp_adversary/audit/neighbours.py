@@ -73,14 +73,13 @@ def outcomes(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Published answers in each trial of both datasets, as whole numbers.
 
-    They are the input of `evidence.epsilon_bound`.
-
-    The estimator runs once for each different outcome.
+    They are the input of `evidence.epsilon_bound`. The estimator runs once for each different
+    outcome.
 
     Args:
-        spec: what ran.
-        pair: on which datasets.
-        counts: counts of both, each of shape (trials, spec.cells).
+        spec: the mechanism that ran.
+        pair: the two datasets on which it ran.
+        counts: counts on both datasets, each of shape (trials, spec.cells).
     """
     rows, row_of_trial = _distinct(counts)
     nodes = 1 if spec.dummies_per_node else 0

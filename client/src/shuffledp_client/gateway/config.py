@@ -20,9 +20,9 @@ class EnrolmentConfig(Section, frozen=True, kw_only=True):
     """The `[web.enrolment]` table: exchange of one-time codes for credentials.
 
     Attributes:
-        population: for pages, with an enrolment key of its own.
+        population: the population for pages, which has its own enrolment key.
         key: folder with the population's `identity.pem`.
-        codes: the list of `shuffledp keys codes`.
+        codes: the list that `shuffledp keys codes` writes.
     """
 
     population: str
@@ -36,12 +36,12 @@ class WebConfig(Section, frozen=True, kw_only=True):
     Attributes:
         listen: host:port.
         origins: origins of the pages that may call; a page of the gateway itself needs no entry.
-        certificate: PEM file of the public web's certificate chain; None: plain HTTP, for a proxy
-            that ends TLS.
-        key: its private key.
+        certificate: PEM file with a certificate chain that browsers trust; None for plain HTTP,
+            behind a proxy that ends TLS.
+        key: PEM file with the certificate's private key.
         proxies: addresses of proxies whose `X-Forwarded-For` is trusted.
-        enrolment: None: this gateway enrols no one.
-        question: markup of the example page's element; None: there is no example page.
+        enrolment: how pages enrol; None if this gateway enrols no one.
+        question: file with the markup of the example page's element; None for no example page.
     """
 
     listen: str
@@ -75,16 +75,16 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     """A gateway's TOML file, with the keys of every service (`name` is always "gateway").
 
     Attributes:
-        addresses: host:port by party, where the gateway finds it other than at the roster's
-            address.
+        addresses: host:port of a party that the gateway reaches at another address than the
+            roster's, by name.
         body_bytes: longest body of a submission.
-        waiting_bytes: most bytes of all bodies that are being received at one time; beyond it
+        waiting_bytes: most bytes of all bodies that are being received at one time; beyond that,
             devices are told to retry later.
         submission_seconds: how long one body may take to come in.
         boards: most simultaneous downloads of boards.
-        requests_per_minute: most requests of one address (under IPv6: of one /64 network), which
-            may come all at once.
-        web: for pages; None: only devices with the deployment's certificate.
+        requests_per_minute: most requests per minute of one address (under IPv6: of one /64
+            network), even if all come at once.
+        web: the address for pages; None if only devices with the deployment's certificate may call.
     """
 
     name: str = "gateway"

@@ -380,7 +380,7 @@ class Certificate(Document, frozen=True, kw_only=True):
 
     @property
     def question_wording(self) -> QuestionWording | None:
-        """The question in words; None in documents without."""
+        """The question in words; None in documents that have none."""
         return None if self.wording is msgspec.UNSET else self.wording
 
     @property

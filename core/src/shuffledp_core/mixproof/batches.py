@@ -74,7 +74,7 @@ class Elements(Sequence[Element]):
     def powers(self, c: Scalar) -> Element:
         """Σ c^i times element i, for i from 1; in variable time, so not for secrets.
 
-        Raises `ProofError` if it is the identity, or c is 0.
+        Raises `ProofError` if the sum is the identity, or c is 0.
         """
         starts, sums = 0, []
         for piece in self._pieces:

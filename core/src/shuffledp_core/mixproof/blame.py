@@ -132,11 +132,11 @@ def signed_moves(case: Case, position: int, passage: Passage, moves: Moves) -> b
 def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
     """Check the step that node `position` >= 2 states for a record of its output.
 
-    Returns its incoming record.
+    Returns the incoming record.
 
-    1. T3: the incoming record is in its input, was not deleted there, and its key times b_i is the
-       outgoing key.
-    2. T4: with the only right share it decrypts to exactly the outgoing box.
+    1. T3: the incoming record is in the node's input, was not deleted there, and its key times b_i
+       is the outgoing key.
+    2. T4: with the correct share, the incoming record decrypts to exactly the outgoing box.
 
     Raises:
         BadBlameError: a check failed; the message names the node.

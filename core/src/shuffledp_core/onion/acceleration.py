@@ -17,13 +17,13 @@ from shuffledp_core.errors import ConfigError
 from shuffledp_core.sampling.randomness import RandomBytes, system_random
 
 VARIABLE: Final = "SHUFFLEDP_ACCEL"
-"""Environment variable: `auto` (the default), `off`, or a path of the wheel by name, such as
-`avx2`.
+"""Environment variable: `auto` (the default), `off`, or the name of a code path of the wheel, such
+as `avx2`.
 """
 
 _MODULE: Final = "shuffledp_accel"
 _KEYS: Final = 64
-"""Recipients whose tables are kept: 61 KB each, of the round keys of some rounds."""
+"""Number of recipients whose tables are cached: the round keys of a few rounds, 61 KB each."""
 
 
 class Engine(Protocol):
@@ -31,7 +31,7 @@ class Engine(Protocol):
 
     @property
     def path(self) -> str:
-        """The path's name."""
+        """Name of the processor's code path, such as `avx2`."""
 
     @property
     def lanes(self) -> int:
@@ -50,10 +50,11 @@ class AcceleratorWarning(RuntimeWarning):
 
 @cache
 def engine() -> Engine | None:
-    """The engine that this process uses, tested once; None: only libsodium.
+    """The engine that this process uses, tested once; None if it uses only libsodium.
 
     Raises:
-        ConfigError: `SHUFFLEDP_ACCEL` names a path that is not there, or that fails its test.
+        ConfigError: `SHUFFLEDP_ACCEL` names a code path that does not exist, or that fails its
+            test.
     """
     choice = os.environ.get(VARIABLE, "auto")
     if choice == "off":
@@ -78,7 +79,7 @@ def engine() -> Engine | None:
 
 
 def engine_of(path: str) -> Engine:
-    """The engine of this path, after its test.
+    """The engine of this code path, after its test.
 
     Raises:
         ConfigError: the processor does not have it, or it does not agree with libsodium.

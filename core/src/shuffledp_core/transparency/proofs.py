@@ -53,7 +53,7 @@ class InclusionProof:
         """Parse a proof.
 
         Raises:
-            MalformedDocumentError: it is not one.
+            MalformedDocumentError: the body is not a request.
         """
         (header, *lines), note = _split(data)
         extra = b""
@@ -92,7 +92,7 @@ class AddCheckpoint:
         """Parse the body of a request.
 
         Raises:
-            MalformedDocumentError: it is not one.
+            MalformedDocumentError: the body is not a request.
         """
         lines, note = _split(data)
         old = _OLD.fullmatch(lines[0])

@@ -50,7 +50,7 @@ class Pauses:
     longest: float = 60.0
 
     def next(self, pause: float, lasted: float) -> float:
-        """The next pause, after a pause of `pause` s (0: none) and a connection of `lasted` s."""
+        """Next pause in seconds, after one of `pause` (0: none) and a connection that `lasted`."""
         return self.first if not pause or lasted > self.longest else min(2 * pause, self.longest)
 
 

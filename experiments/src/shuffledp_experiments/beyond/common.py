@@ -52,8 +52,8 @@ def epsilon_rows(
     """A certified and an attained row for each x; NaN without a certificate.
 
     Args:
-        xs: where `bounds` is asked.
-        bounds: both sides at one x.
+        xs: values at which `bounds` is evaluated.
+        bounds: function from x to a certified and an attained bound.
         x_name: name of x.
         series: words before "certified" and "attained", such as a panel's name.
         settings: settings of every row.

@@ -138,7 +138,7 @@ def traffic(users: int, largest: int, epsilon: float) -> dict[str, tuple[int, in
 def pieces(users: int, largest: int, epsilon: float) -> tuple[int, int]:
     """Messages per user of split-mix: as certified, and by the formula of Balle et al. 2020.
 
-    Both for the same security.
+    Both numbers are for the same security.
     """
     spec = cast("SplitMix", calibrated_spec("split-mix", users, largest, epsilon))
     security = mixing_security(epsilon, DELTA, 1)

@@ -54,10 +54,10 @@ class PrintedStatement:
 
     Attributes:
         name: name of its panel, including the source.
-        settings: its parameters, as the panel's title says them.
-        printed: ε by n as the paper prints it; None outside its range.
-        truth: both sides by n, of the same mechanism at the same δ.
-        why: why it is false, where that comes out, with the proposition.
+        settings: its parameters, as in the panel's title.
+        printed: function from n to the ε that the paper prints; None outside its range of validity.
+        truth: function from n to both bounds of the same mechanism at the same δ.
+        why: the reason, with the proposition, if the statement turns out to be false.
     """
 
     name: str

@@ -17,7 +17,7 @@ Formula = Callable[[Group, float], float]
 def erlingsson_form(group: Group, epsilon: float) -> float:
     """δ of ε = 12 ε0 √(ln(1/δ)/n): Erlingsson et al. 2019, Theorem 7.
 
-    Outside of its range, and so no bound here.
+    It is used outside the theorem's range, so it is not a bound here.
     """
     return math.exp(-group.users * (epsilon / (12 * group.epsilon0)) ** 2)
 

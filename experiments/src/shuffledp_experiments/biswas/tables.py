@@ -38,12 +38,12 @@ class _Column:
     """The digits of one bound in a table, and the formula that may have produced them.
 
     Attributes:
-        name: whose bound, as the table's column is headed.
-        digits: copied from the table, one for each ε.
-        significant: digits that are printed.
-        formula: evaluated beside them.
-        stated: which formula that is.
-        epsilon0: of the formula, where it is not the table's.
+        name: heading of the table's column, which says whose bound it is.
+        digits: the numbers copied from the table, one for each ε.
+        significant: how many digits of each are printed.
+        formula: the formula that is evaluated for comparison.
+        stated: description of the formula.
+        epsilon0: ε0 of the formula, if it is not the table's.
     """
 
     name: str

@@ -31,7 +31,7 @@ all 24.
 """
 
 ORDER_CHANCE: Final = 5e-10
-"""Probability that an honest node's order is taken for one that follows from the order of arrival.
+"""Probability that an honest node's order is mistaken for one that follows from the arrivals'.
 """
 
 TAMPERINGS: Final = ("copy", "mark", "replay")
@@ -59,7 +59,7 @@ class JoinOutcome:
             kept the order.
         messages: number of messages.
         dropped: onions that the student's node signed for as dropped.
-        order: place at which each message that left the student's node had stood.
+        order: for each message that left the student's node, its position in the incoming batch.
     """
 
     failed: str | None

@@ -144,12 +144,12 @@ def complaints(draws: Draws) -> Complaints:
 
     Some users hold no receipt.
 
-    1. Of five users a message is replaced by one that no user sent.
-    2. Of three users a symbol is changed.
-    3. Of one user a message occurs there twice, of another twice with different symbols.
+    1. For each of five users, a message is replaced by one that no user sent.
+    2. For each of three users, the symbol of a message is changed.
+    3. One user's message occurs twice; another's occurs twice with different symbols.
     4. The last node writes one missing message across the border of two others, where a careless
        search finds it.
-    5. One of the five has no receipt, another one for someone else's envelope.
+    5. One of the five users of step 1 has no receipt, and another has one for a different envelope.
     """
     width = 1 + draws.below(2)
     per_user = 2 + draws.below(2)

@@ -191,8 +191,8 @@ def _call_compose(attempt: CheckAttempt, rounds: tuple[float, ...], delta: float
     epsilon = attempt.program.call("compose", rounds, delta)
     if not isinstance(epsilon, int | float | Fraction) or not 0 <= epsilon <= MOST_EPSILON:
         raise CheckFailure(
-            f"{_describe_rounds(rounds, delta)}: compose returns a finite number, at least 0, not "
-            f"{epsilon!r:.60} (README, step B)"
+            f"{_describe_rounds(rounds, delta)}: compose must return a finite number, at least 0, "
+            f"not {epsilon!r:.60} (README, step B)"
         )
     return float(epsilon)
 

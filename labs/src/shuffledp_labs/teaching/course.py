@@ -126,8 +126,8 @@ def numbers_of(text: str) -> tuple[int, ...]:
 def init_course(folder: Path, name: str, labs: Iterable[PlannedLab]) -> None:
     """Create a course's folder with a key, a plan, and a .gitignore for the key.
 
-    Nothing that is there is overwritten: a lost key would make every result of the course
-    unrepeatable.
+    Existing files are never overwritten: without the key, no result of the course could be
+    repeated.
     """
     text = _as_toml(name, tuple(labs))
     try:

@@ -281,7 +281,7 @@ def pure_randomise(epsilon: float) -> float:
 def published_epsilon(spec: RRShuffle, users: int, delta: float) -> float | None:
     """ε of Theorem 3.1 of Athanasiou et al. 2025 where nk >= λ >= 14 ln(4/δ), λ = pnk.
 
-    None elsewhere (S11).
+    None outside this range (S11).
     """
     expected = float(spec.randomise) * users * spec.max_value
     if expected < 14 * math.log(4 / delta):

@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG = 1
 def end_with_parent(parent: int | None = None) -> None:
     """Ask the kernel for SIGTERM at the parent's death (Linux only); exit if it is already dead.
 
-    `parent` is its process id; None: the one in the environment.
+    `parent` is the parent's process id; None for the one in the environment.
     """
     named = os.environ.pop(PARENT, None)
     if parent is None and named is not None:
