@@ -35,8 +35,8 @@ def analyse_final(
     users, and for the planned number with all others counted as dishonest.
 
     Args:
-        plan: what was asked for.
-        mechanism: what ran.
+        plan: the operator's plan.
+        mechanism: the mechanism that ran.
         accepted: reports that arrived, more than `plan.colluding`.
         planned: ε certified for the plan, nats.
         losses: messages of these reports that do not count; they leave fewer honest ones (core's
@@ -122,7 +122,7 @@ def certificate(
 
     Args:
         header: round, stage and validity.
-        plan: what was asked for; its ε is what `holds` compares with.
+        plan: the operator's plan, with whose ε `holds` compares.
         analysis: mechanism and setting that the guarantee is for, and its bounds.
         account: the charge's place in the ledger.
         losses: messages that do not count, of a final certificate.

@@ -186,7 +186,7 @@ def check_complete(log: VerifiedLog, roster: Roster) -> bool:
     """Check an ended log against the roster; return False for the current log.
 
     Raises:
-        LogProofError: it differs from the log whose end the roster states, or is incomplete.
+        LogProofError: the log differs from the one whose end the roster states, or is incomplete.
     """
     terms, keys = roster.log_terms, log_keys_of(roster)
     if terms is None or log.checkpoint.origin == keys[-1].name:
@@ -210,7 +210,7 @@ def read_log(
     """Read a log's checkpoint and leaf hashes, and recompute its tree.
 
     Args:
-        source: where its files are.
+        source: folder or address of the log's files.
         key: signs its checkpoints; its name is the origin.
         most_entries: most entries of a log that is read.
         report: called with the number of hashes read, and of all.
@@ -249,8 +249,8 @@ def check_grown(log: VerifiedLog, remembered: Path, key: NoteKey) -> None:
     """Check that a log has only grown since a remembered checkpoint; no file, no check.
 
     Raises:
-        LogProofError: it has not. The file and the log's checkpoint together prove that the holder
-            of the key showed two histories: keep both.
+        LogProofError: the log has not grown from it. The file and the log's checkpoint together
+            prove that the holder of the key showed two histories: keep both.
         DocumentError: the file is not a checkpoint of this log.
     """
     if not remembered.exists():

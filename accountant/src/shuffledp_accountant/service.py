@@ -103,7 +103,8 @@ class Accountant:
             ledger: open.
             lifetime: milliseconds for which a certificate holds after the round's planned end.
             clock: milliseconds since 1970.
-            log: where every change is published before it is answered; None: nowhere.
+            log: the public log, to which every change is added before it is answered; None for no
+                log.
         """
         self._identity = identity
         self._roster = roster

@@ -63,8 +63,9 @@ class WitnessClient:
 
         Raises:
             UnreachableError: the witness does not answer in time.
-            LogProofError: it refuses, because it has seen another history or for another reason.
-            DocumentError: its answer is not its cosignature.
+            LogProofError: the witness refuses, because it has seen another history or for another
+                reason.
+            DocumentError: the witness's answer is not its cosignature.
         """
         status, answer = self._ask(note, tree)
         if status == http.HTTPStatus.CONFLICT:

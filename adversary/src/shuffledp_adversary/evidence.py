@@ -33,8 +33,8 @@ def clopper_pearson(
     """The exact two-sided interval of a success probability (Clopper and Pearson 1934).
 
     Args:
-        successes: from 0 to trials.
-        trials: at least 1, independent.
+        successes: number of successes, from 0 to `trials`.
+        trials: number of independent trials, at least 1.
         confidence: confidence of the whole interval; each side errs with at most half of 1 -
             confidence.
 
@@ -58,14 +58,14 @@ class EpsilonBound:
     """A lower bound on ε, as evidence against every smaller claim.
 
     Attributes:
-        lower: ε (nats) such that (ε', δ) with ε' < lower is refuted at `confidence`; 0 when nothing
+        lower: ε (nats) such that (ε', δ) with ε' < lower is refuted at `confidence`; 0 if nothing
             is.
-        estimate: the same event's ε without the confidence margins; -inf when it never happened.
-        delta: the δ it is for.
-        confidence: that a true guarantee is not refuted.
+        estimate: the event's ε without the confidence margins; -inf if the event never happened.
+        delta: the δ to which the bound applies.
+        confidence: probability that a true guarantee is not refuted.
         trials: number of trials of each dataset, both halves together.
-        hits: in the measuring half, how often the event happened on the likelier and on the other
-            dataset.
+        hits: numbers of times that the event happened in the measuring half, on the likelier and on
+            the other dataset.
     """
 
     lower: float
@@ -92,7 +92,7 @@ def epsilon_bound(
 
     Args:
         first: shape (trials,), outcomes as whole numbers; equal numbers are equal outcomes.
-        second: as `first`, on the neighbouring dataset; the same number of trials.
+        second: outcomes on the neighbouring dataset, from the same number of trials.
         delta: from 0 to below 1.
         confidence: above 0 and below 1.
 

@@ -56,13 +56,13 @@ class PlayedRound:
     """A round that was played in process.
 
     Attributes:
-        geometry: its lengths.
+        geometry: the round's geometry.
         round_id: 32 hex digits.
         route: round keys of the hops.
         messages: the plain messages of every user, in the order of the entry node's spool.
-        envelopes: what every user sent.
-        logs: by position, what each node would have logged if it was corrupt. A tampering node's is
-            of its honest work.
+        envelopes: the envelope that every user sent.
+        logs: by position, the log that each node would have written if it were corrupt. The log of
+            a tampering node describes its honest work.
         batches: by position, the packed records that each node sent on; the last one's are the
             board.
         dropped: by position, the number of onions that each node dropped.

@@ -21,8 +21,8 @@ class BlockingDevice:
     Not from inside a running event loop.
 
     Args:
-        place: as for `Device.load`.
-        folder: as for `Device.load`.
+        place: see `Device.load`.
+        folder: see `Device.load`.
 
     Raises:
         RuntimeError: this or a method was called from inside a running event loop, where one awaits

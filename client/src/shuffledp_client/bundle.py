@@ -197,8 +197,8 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
     Returns the new roster.
 
     Raises:
-        ConfigError: it is another device's bundle or folder; `StaleRosterError`: the roster is no
-            later one.
+        ConfigError: the bundle or folder is another device's; `StaleRosterError` if the bundle's
+            roster is not newer.
     """
     config = load_config(folder / CONFIG, ClientConfig)
     identity = read_file(config.keys / "identity.pem", "identity key").decode(errors="replace")

@@ -281,9 +281,9 @@ def read_record(file: Path, value: str | None = None) -> dict[str, FieldValue]:
     """Read the record in a JSON file.
 
     Raises:
-        UsageError: it is no object of texts, numbers, true, false and null, or a value is given,
-            too. The message does not repeat what it holds.
-        ConfigError: it cannot be read.
+        UsageError: the file is not a JSON object of texts, numbers, true, false and null, or a
+            value is given in addition. The message does not repeat what it holds.
+        ConfigError: the file cannot be read.
     """
     if value is not None:
         raise UsageError("--value and --record both answer: leave one out")

@@ -195,7 +195,7 @@ class DeviceSteps:
         """The only round that awaits a result; if there is none, of the only kept submission.
 
         Raises:
-            RoundStateError: there is none, or more than one.
+            RoundStateError: there is no round, or more than one.
         """
         stored_rounds = self._store.rounds()
         rounds = (
@@ -226,11 +226,11 @@ class DeviceSteps:
         forwarded nothing.
 
         Raises:
-            UnknownRoundError: nothing was submitted from here, or there is no result (yet).
-            RoundFailed: it failed; the message says whether anything is kept.
+            UnknownRoundError: this device submitted nothing, or there is no result (yet).
+            RoundFailed: the round failed; the message says whether anything is kept.
             ReceiptMissingError: messages are not on the board.
-            SubmissionClosedError: they are not, but there never was a receipt: erased, because it
-                proves nothing.
+            SubmissionClosedError: messages are missing, but there never was a receipt. The
+                submission is erased, because it proves nothing.
         """
         stored = self._store.load(round_id)
         submission = stored.submission
@@ -325,7 +325,7 @@ class DeviceSteps:
 
         Raises:
             UnknownRoundError: nothing is kept of the round, or it has not ended.
-            EvidenceError: it shows nothing; the message says why.
+            EvidenceError: the documents prove nothing; the message says why.
         """
         stored = self._store.load(round_id)
         if stored.receipt is None:

@@ -115,7 +115,7 @@ class _Calls:
         """The body at a path; retries while the gateway is unreachable.
 
         Raises:
-            NodeFault: it is longer than `most` bytes, or not of this kind.
+            NodeFault: the answer is longer than `most` bytes, or not of this kind.
             ShuffleDPError: what the gateway refused it with; `UnreachableError`: no attempt was
                 answered.
         """

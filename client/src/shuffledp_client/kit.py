@@ -64,7 +64,7 @@ class Device:
 
     Args:
         config: config of the device; `load` reads it.
-        backoff: how patiently parties that are away are asked again.
+        backoff: how often and how long calls to unreachable parties are repeated.
         clock: milliseconds since 1970 (UTC).
     """
 
@@ -89,7 +89,8 @@ class Device:
         """Load the device of a bundle, a device's folder, or a client.toml; see `homes.home_of`.
 
         Raises:
-            ConfigError: nothing usable is there; `StaleRosterError`: it needs a later bundle.
+            ConfigError: there is no usable device; `StaleRosterError` if the device needs a later
+                bundle.
             DocumentError: the roster is not under the bundle's root key.
         """
         home = None if folder is None else Path(folder)
@@ -119,9 +120,9 @@ class Device:
 
         Raises:
             UnknownRoundError: there is no such round, or none is open.
-            ClientPolicyRefusal: it asks for more than the device's policy allows.
-            SubmissionClosedError: it is not open.
-            DocumentError, RoundKeyError: one of its documents or keys does not verify.
+            ClientPolicyRefusal: the round asks for more than the device's policy allows.
+            SubmissionClosedError: the round is not open.
+            DocumentError, RoundKeyError: one of the round's documents or keys does not verify.
             UnreachableError: no party answers.
         """
         return Question.of(await self._steps.find_round(round_id))
@@ -143,7 +144,7 @@ class Device:
         yielded again: answering it sends the same answer again.
 
         Args:
-            seconds: how long to wait in all; None: without limit.
+            seconds: how long to wait in all; None for no limit.
             poll_seconds: mean interval of asking.
             refused: told of every round that the policy refuses, once.
 
@@ -233,7 +234,7 @@ class Device:
         It reveals the randomised report.
 
         Raises:
-            EvidenceError: it shows nothing; the message says why.
+            EvidenceError: the documents prove nothing; the message says why.
         """
         return await self._steps.evidence(round_id)
 

@@ -34,7 +34,7 @@ class Question:
         largest: largest possible value in this round.
         closes_at: when the round closes, UTC.
         epsilon: certified ε (nats) while one node is honest; per unit if the certificate says so.
-        delta: its δ.
+        delta: δ of `epsilon`.
         epsilon_corrupted: ε_L, which holds even if every node is corrupt; infinite if there is no
             such guarantee.
         route: the mix nodes, in order.
@@ -78,7 +78,7 @@ class Question:
         An answer is a name or a number in the question's unit; without words, the value itself.
 
         Raises:
-            UsageError: it is no possible answer. The message does not repeat it.
+            UsageError: this is not a possible answer. The message does not repeat it.
         """
         return locate_answer(self.verified.certificate, *answers)
 
@@ -189,8 +189,8 @@ class Checked:
 
     Attributes:
         round_id: id of the round.
-        standing: what became of the answer.
-        words: the same in a sentence.
+        standing: outcome of the answer.
+        words: the outcome in a sentence.
         result: COUNTED: the verified result, with the published estimate.
         shown: for MISSING, what the evidence proves to others; None if there is no evidence: the
             round's suite gives none, provable mixing needs none, or the messages are on the board

@@ -65,15 +65,15 @@ async def find_messages(
         source: source of board and tiles.
         verified: the result, checked.
         submission: submission of this round.
-        check: how much is fetched.
-        crowd: of `ReceiptCheck.TILE`: fewest honest people who share a tile on average.
+        check: what is fetched: the board, the message's tile, or a random tile.
+        crowd: for `ReceiptCheck.TILE`, the fewest honest people who must share a tile on average.
 
     Raises:
-        BadBatchError: what came is not what the analyst signed.
+        BadBatchError: the received board or tile is not the one that the analyst signed.
         ReceiptMissingError: a message is not there.
-        FalseResultError: of the whole board: it does not give the signed answer or tiles.
-        ClientPolicyRefusal: of a tile: its request would reveal more than the crowd allows.
-        MalformedDocumentError: of a tile: the result has no tiles.
+        FalseResultError: the whole board does not give the signed answer or tiles.
+        ClientPolicyRefusal: the request of a tile would reveal more than `crowd` allows.
+        MalformedDocumentError: a tile is wanted, but the result has no tiles.
     """
     geometry, result = submission.geometry, verified.result
     packed = submission.messages

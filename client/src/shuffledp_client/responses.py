@@ -57,7 +57,7 @@ class ResponseStore:
     """The memoised responses of one device, for one population of one deployment.
 
     Args:
-        folder: made when it is first needed.
+        folder: folder of the responses; created when it is first needed.
         scope: deployment and population.
     """
 

@@ -115,7 +115,7 @@ class RoundEnd:
 
     Attributes:
         result: the analyst's.
-        discards: those that nodes have signed so far.
+        discards: the discards that nodes have signed so far.
         log: the proof that the result is in the public log; None without one.
     """
 
@@ -389,9 +389,9 @@ async def find_round(
         broker: None: only the analyst is asked.
         verified: parses and verifies announcement bytes, or raises.
         round_id: None accepts any open round.
-        broker_seconds: how long the broker may take.
-        backoff: how patiently the analyst is asked.
-        reader: how to read from the analyst; None: over a channel to it.
+        broker_seconds: how long to wait for the broker.
+        backoff: how often and how long calls to the analyst are repeated.
+        reader: how to read from the analyst; None for a gRPC channel to it.
     """
     if broker is not None:
         async with aclosing(

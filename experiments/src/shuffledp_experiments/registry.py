@@ -41,7 +41,7 @@ def experiment(name: str) -> Experiment:
     """The experiment with this id or alias.
 
     Raises:
-        UnknownExperimentError: there is none; the message says where they are listed.
+        UnknownExperimentError: there is no such experiment; the message says where they are listed.
     """
     for entry in experiments().values():
         if name == entry.id or name in entry.aliases:

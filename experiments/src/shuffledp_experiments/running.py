@@ -33,7 +33,7 @@ class FinishedExperiment:
     Attributes:
         id: id of the experiment.
         claims: the published statements, judged.
-        notes: what a reader must know.
+        notes: sentences that a reader needs.
         seconds: seconds of CPU that it took; other processes on the machine do not count.
         missing: why it could not run; empty where it did.
     """

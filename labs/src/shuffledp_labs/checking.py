@@ -49,8 +49,8 @@ class LabRun:
         lab: the lab.
         work: the student's work.py.
         draws: the instance.
-        student: for the result.
-        nonce: for the result.
+        student: name of the student, for the result.
+        nonce: nonce of the instance, for the result.
         selects: predicate that selects checks; those that they need are run as well.
     """
 

@@ -45,7 +45,7 @@ class StudentException(StudentFault):
 
     Attributes:
         kind: the name of the exception's class, such as "ValueError".
-        message: its own message.
+        message: message of the exception.
     """
 
     def __init__(self, kind: str, message: str, where: str = "") -> None:

@@ -58,7 +58,7 @@ class CheckAttempt:
     """Arguments of one run of a check: the instance, the student's program and a folder.
 
     Attributes:
-        draws: this check's own stream: the instance.
+        draws: the instance, as the check's own stream of draws.
         program: the student's program, a fresh process for each check.
         scratch: a folder for the check, erased after it; the one that the program may write, its
             current folder.
@@ -111,13 +111,13 @@ class Prediction:
     """A question to answer before the first run; any answer earns the points.
 
     Attributes:
-        key: its name in predict.toml.
-        question: as the student reads it.
-        kind: what an answer is.
+        key: name of the prediction in predict.toml.
+        question: the question that the student reads.
+        kind: the kind of answer.
         unit: unit of a number, for the reader.
         choices: options of a choice.
-        most: of a number that lies between 0 and this, such as 1 for a share; infinite for any
-            number.
+        most: for a number between 0 and a limit, that limit, such as 1 for a share; infinite for
+            any number.
     """
 
     key: str
@@ -154,13 +154,13 @@ class Lab:
     """A lab with its checks, predictions and files.
 
     Attributes:
-        number: from 1.
+        number: number of the lab, from 1.
         name: the short name, "lie-well".
-        title: as the handout has it, "Lie well".
+        title: title of the handout, such as "Lie well".
         level: 1 to 3.
-        minutes: for most students.
+        minutes: time that most students need.
         predictions: scored for being there.
-        checks: in the order in which they run; their points sum to 75.
+        checks: the checks in the order in which they run; their points sum to 75.
         explanations: the two questions that a person grades.
         show: what `lab run` does: a picture, whose path it returns, drawn after all else, as
             matplotlib may be missing; None if there is nothing to draw yet.

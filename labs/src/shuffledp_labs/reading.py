@@ -14,7 +14,8 @@ def read_bounded(file: Path, most: int) -> bytes:
     A pipe or a device is refused without reading from it or waiting for it.
 
     Raises:
-        OSError: it cannot be read, is not a regular file, or is larger; `strerror` says which.
+        OSError: the file cannot be read, is not a regular file, or is larger; `strerror` says
+            which.
     """
     with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as handle:
         status = os.fstat(handle.fileno())

@@ -22,11 +22,11 @@ class CheckResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: name of the check.
-        points: those it gave.
-        of: those it can give.
+        points: points that it gave.
+        of: points that it can give.
         outcome: "error" is a fault of the grader or the machine, "left-out" was not asked for.
-        message: what was seen, or what is wrong and where to read.
-        seconds: how long it took.
+        message: what was observed, or what is wrong and where to read.
+        seconds: duration of the check.
     """
 
     name: str
@@ -41,14 +41,14 @@ class LabResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Results of all checks of one run.
 
     Attributes:
-        lab: its number.
-        student: as they were enrolled; "" in practice.
+        lab: number of the lab.
+        student: name under which the student is enrolled; "" in practice.
         nonce: in hex; with the key, it draws the same instance again.
         digest: SHA-256 of work.py, in hex.
         points: points of all checks, of 75.
-        checks: in order.
+        checks: results of the checks, in order.
         box: the sandbox that the program ran in.
-        finished: whether all checks that were asked for have run.
+        finished: whether all selected checks have run.
     """
 
     lab: int

@@ -33,8 +33,8 @@ async def budget_pages(
 
     Args:
         stub: stub of the accountant.
-        accountant: its name, for errors.
-        population: whose account.
+        accountant: name of the accountant, for errors.
+        population: the population whose account is read.
         after: number of a charge; 0: all.
         seconds: deadline of each call; None: the channel's own.
 

@@ -28,14 +28,14 @@ def spent_of_budget(
 ) -> Bounds:
     """ε that the rounds use up, under the composition rule of the budget.
 
-    More than `epsilon` if they do not fit.
+    The result is above `epsilon` if the rounds exceed the budget.
 
     Args:
-        costs: the rounds, in any order, or how often there is each; none cost 0.
-        epsilon: the budget's, in nats; per unit of distance under metric adjacency.
-        delta: the budget's, 0 < δ < 1.
-        adjacency: the budget's.
-        composition: what the rounds' parameters may depend on.
+        costs: the rounds, in any order, or the number of rounds of each cost; no rounds cost 0.
+        epsilon: ε of the budget, in nats; per unit of distance under metric adjacency.
+        delta: δ of the budget, 0 < δ < 1.
+        adjacency: adjacency of the budget.
+        composition: whether the rounds' parameters are fixed, or may depend on earlier answers.
     """
     if composition is CompositionRule.ADAPTIVE:
         return spent_adaptively(costs, adjacency, epsilon, delta)
@@ -49,7 +49,7 @@ def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: 
     the use so far; the guarantee that holds whenever the rounds stop is the budget itself.
 
     Args:
-        costs: the rounds, in any order, or how often there is each; none cost 0.
+        costs: the rounds, in any order, or the number of rounds of each cost; no rounds cost 0.
         adjacency: the budget's.
         epsilon: the budget's, in nats; per unit of distance under metric adjacency.
         delta: the budget's, 0 < δ < 1.

@@ -188,7 +188,7 @@ def analysis_class(spec: type) -> type[Analysis]:
     """The analysis class that is registered for a class of specs, from any installed package.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no analysis is registered.
     """
     analysis = _REGISTRY.get(spec)
     if analysis is None:
@@ -200,7 +200,7 @@ def analysis_of(spec: object) -> Analysis:
     """The analysis of a spec; a spec that is its own analysis is returned as it is.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no analysis is registered.
     """
     if isinstance(spec, Analysis):
         return spec

@@ -133,7 +133,7 @@ class Comparison:
     Attributes:
         target: ε, δ, setting and domain, as asked.
         nodes: mix nodes of the route.
-        rows: one mechanism each, with its error, messages and bounds.
+        rows: the mechanisms, each with its error, messages and bounds.
     """
 
     target: Target
@@ -206,8 +206,8 @@ def advise(
     """Compare all mechanisms that meet the target: error, messages and local guarantee.
 
     Args:
-        epsilon: as for `calibrate`.
-        delta: as for `calibrate`.
+        epsilon: see `calibrate`.
+        delta: see `calibrate`.
         setting: who takes part in one round.
         max_value: k, for values 0..k; a histogram then has k + 1 symbols.
         symbols: k of a histogram over {0..k-1}; without `max_value` only histograms are compared.
@@ -219,7 +219,7 @@ def advise(
 
     Raises:
         UsageError: a value outside its range, or no domain.
-        CannotCertify: nothing is left; the message has the reason for each mechanism.
+        CannotCertify: no mechanism is left; the message has the reason for each.
 
     >>> import shuffledp as sdp
     >>> people = sdp.Setting(users=1000, honest=1000)

@@ -147,7 +147,8 @@ def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
         Shape (users, 2), degrees.
 
     Raises:
-        UsageError: no such file or column, no rows, or a value that is no number.
+        UsageError: the file or column does not exist, there are no rows, or a value is not a
+            number.
     """
     rows = csv.reader(read_text(file).splitlines())
     try:

@@ -26,12 +26,12 @@ class Composition:
 
     Attributes:
         parts: each different round, as a plan of one round, and how often it is run.
-        delta: at which ε is stated, over all rounds.
+        delta: the δ, over all rounds, at which ε is stated.
         certified: ε, never below the truth; None if no finite bound is known.
         attained: ε that a single one of the rounds reaches; the truth for all lies above it.
         corrupted: ε_L over all rounds when every node is corrupt; None for no bound.
-        corrupted_delta: its δ.
-        basis: what the numbers rest on, in words.
+        corrupted_delta: δ of `corrupted`.
+        basis: propositions behind the numbers, in words.
     """
 
     parts: tuple[tuple[Plan, int], ...]
@@ -116,8 +116,8 @@ def compose(
     population's.
 
     Args:
-        plans: one for each round, in any order; a plan of several rounds counts so often. At least
-            one.
+        plans: at least one plan, in any order; a plan of several rounds counts once for each of
+            them.
         setting: setting of every round, in place of their own.
         delta: over all rounds, 0 or 1e-12 <= δ < 1; the plans' own δ is ignored.
 

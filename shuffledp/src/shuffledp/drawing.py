@@ -34,9 +34,9 @@ def check_plot(file: Path) -> None:
     """Check that a picture can be drawn and saved as this file.
 
     Raises:
-        UsageError: another ending.
-        ConfigError: no such folder.
-        NotInstalledError: no matplotlib, the extra `plot`.
+        UsageError: the file has another ending.
+        ConfigError: the folder does not exist.
+        NotInstalledError: matplotlib, the extra `plot`, is not installed.
     """
     if file.suffix.lower() not in ENDINGS:
         raise UsageError(

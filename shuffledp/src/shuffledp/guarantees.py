@@ -38,7 +38,7 @@ class Guarantee:
     ε is in nats over all rounds of the plan, per unit of distance under metric adjacency.
 
     Attributes:
-        plan: what was asked.
+        plan: the plan that the guarantee is about.
         certified: ε, never below the truth; None if no finite bound is known.
         attained: ε that a concrete pair of datasets reaches, never above the truth; None if
             unknown.
@@ -46,12 +46,12 @@ class Guarantee:
             this plan.
         corrupted: ε_L over all rounds when every node is corrupt, never below the truth; None for
             no bound.
-        corrupted_delta: its δ.
+        corrupted_delta: δ of `corrupted`.
         messages: per user and round; None if the spec does not say.
         error: standard error of one round's estimate, of the sum or of one count at worst, with
             the noise of all the plan's nodes; None without an estimator.
         error_of_one_node: the error if only one node adds its noise; `error` where nodes add none.
-        basis: what the numbers rest on, and notes, in words.
+        basis: propositions behind the numbers, and notes, in words.
         formula: source of `published`, and its faults; "" without one.
     """
 

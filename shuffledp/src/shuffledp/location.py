@@ -176,7 +176,7 @@ class Grid:
             Shape (users, 2), column and row, each from 0 up.
 
         Raises:
-            UsageError: another shape, or no finite numbers.
+            UsageError: the array has another shape, or its numbers are not finite.
         """
         try:
             positions = np.asarray(points, dtype=np.float64)
@@ -215,7 +215,7 @@ class LocationPlan:
     Attributes:
         grid: the map.
         columns: the plan of the round that asks for a user's column, with metric adjacency.
-        rows: the same for rows.
+        rows: the plan of the round that asks for a user's row.
         radius: metres within which points are protected with `epsilon`.
         epsilon: nats, certified for any two points of the map at most `radius` metres apart; twice
             as far costs at most twice. A point outside the map is protected as the nearest point of
@@ -280,11 +280,11 @@ def plan_location(
         delta: δ of both rounds, in [2e-12, 1): each has half of it.
         users: n of each round.
         honest: users who follow the protocol; None for all.
-        mechanism: one whose rounds answer a sum.
+        mechanism: a mechanism whose rounds answer a sum.
 
     Raises:
         UsageError: a value outside its range, or a mechanism that answers no sum.
-        CannotCertify: no parameters keep the target.
+        CannotCertify: no parameters meet the target.
     """
     _check_target(radius, epsilon, delta, mechanism)
     if not isinstance(grid, Grid):
@@ -442,8 +442,8 @@ def simulate_location(
         plan: the two rounds.
         points: shape (users, 2), latitude and longitude in degrees; those outside the map go to its
             nearest square.
-        seed: as for `simulate`.
-        allow_fewer: as for `simulate`.
+        seed: see `simulate`.
+        allow_fewer: see `simulate`.
 
     Raises:
         UsageError: no points, fewer than the plan's honest users, no finite numbers, or a negative

@@ -64,7 +64,7 @@ def check_proof_beside(
 
     Raises:
         ConfigError: the file cannot be read.
-        DocumentError: it does not prove that the plan certificate is in the public log.
+        DocumentError: the proof does not show that the plan certificate is in the public log.
     """
     file = folder / LOG_PROOF
     if roster.log_terms is None or plan_certificate is None or not file.is_file():
@@ -80,7 +80,7 @@ def check_result_proof_beside(folder: Path, signed: Signed, roster: Roster) -> b
 
     Raises:
         ConfigError: the file cannot be read.
-        DocumentError: it does not prove that this result is in the public log.
+        DocumentError: the proof does not show that this result is in the public log.
     """
     file = folder / RESULT_PROOF
     if roster.log_terms is None or not file.is_file():
@@ -106,7 +106,7 @@ def check_announced_proof(announcement: Announcement, roster: Roster) -> Cosigne
     """Check an announcement's proof, required by its roster; return the checkpoint.
 
     Raises:
-        DocumentError: there is none, or it does not prove that the plan certificate is in the
+        DocumentError: there is no proof, or it does not show that the plan certificate is in the
             public log.
     """
     manifest = verify_from(roster.analyst, announcement.manifest, Manifest)

@@ -14,7 +14,7 @@ def node_numbers(text: str | None, nodes: int, option: str) -> frozenset[int]:
     """Parse a list of node numbers such as "1,3"; None is an empty list.
 
     Args:
-        text: as it was typed.
+        text: the option as typed.
         nodes: mix nodes of the route, numbered from 1.
         option: the option's name, for the message.
 

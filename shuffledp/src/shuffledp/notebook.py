@@ -44,12 +44,12 @@ def import_optional(module: str, install: str, what: str) -> ModuleType:
     """Import a module that may not be installed.
 
     Args:
-        module: its name.
-        install: what pip is told to install for it.
-        what: what it is needed for, in words.
+        module: name of the module.
+        install: the requirement that pip installs for it.
+        what: what the module is needed for, in words.
 
     Raises:
-        NotInstalledError: it is not here; the message says how to get it.
+        NotInstalledError: the module is not installed; the message says how to install it.
     """
     check_installed(module, install, what)
     return import_module(module)

@@ -44,7 +44,7 @@ def load_candidates(file: Path) -> list[str]:
     """Load the texts in a file, one per line; blank lines are ignored.
 
     Raises:
-        UsageError: it cannot be read, or is too long.
+        UsageError: the file cannot be read, or is too long.
     """
     return [line for line in read_text(file).split("\n") if line.strip()]
 

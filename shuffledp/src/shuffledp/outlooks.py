@@ -148,7 +148,7 @@ class QuantilePlan(NamedTuple):
     """A plan for quantiles, with its mechanism and errors.
 
     Attributes:
-        mechanism: its name.
+        mechanism: name of the mechanism.
         messages: number of messages of a user.
         dummies: number of dummies of each node.
         errors: standard error of the number of users up to each bin, with the noise of all nodes.
@@ -272,7 +272,7 @@ class TotalOutlook:
 
     Attributes:
         wording: the question.
-        mechanism: how its amounts are counted.
+        mechanism: the mechanism that counts the amounts.
         target: guarantee and people.
         nodes: mix nodes of the route.
         cuts: errors for each possible cut.

@@ -106,7 +106,7 @@ class FinishedRound:
     """A finished demo round: its report, and the evidence of corrupt nodes.
 
     Attributes:
-        report: its outcome.
+        report: outcome of the round.
         keys: roster and root key by file name, to verify the documents by later.
         evidence: folder with the documents, the board and the corrupt nodes' logs; None without
             corrupt nodes.
@@ -192,7 +192,7 @@ def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Pat
     Args:
         options: options of the round.
         column: the users' values.
-        stages: where progress is shown.
+        stages: display of the progress.
         folder: new and empty, for the system; it holds the evidence afterwards.
 
     Raises:

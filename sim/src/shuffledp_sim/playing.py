@@ -51,10 +51,10 @@ async def run_round(
 
     Args:
         system: running processes.
-        plan: what to ask.
+        plan: the plan of the round.
         values: shape (users,), int64, inside the plan's domain.
         pool: sealing processes.
-        stages: where progress is shown.
+        stages: display of the progress.
         clock: filled by stage.
         capped: shown in the report.
         credentials: gets the credential id of each user, in the order of `values`.

@@ -74,8 +74,8 @@ class Ledger:
 
         Args:
             url: sqlite:///FILE or postgresql://...
-            budgets: by population. Changing a limit later changes what is refused from then on,
-                never a charge.
+            budgets: budget of each population. If a limit is changed later, only later requests are
+                judged by it; no charge changes.
             clock: milliseconds since 1970.
 
         Raises:
@@ -236,7 +236,7 @@ class Ledger:
         Either all of them are charged or none.
 
         Args:
-            population: one with a budget.
+            population: a population with a budget.
             lost: charges of this population that are not in the ledger; a charge whose entry number
                 is taken gets the next free number.
             reconciled: every entry up to this one has been charged; 0 if some are still missing.
@@ -301,7 +301,7 @@ class Ledger:
         """A page of the population's charges, in order of entry.
 
         Args:
-            population: one with a budget.
+            population: a population with a budget.
             after: the page begins behind this entry.
             most: largest number of charges, at most `MOST_ENTRIES`.
 

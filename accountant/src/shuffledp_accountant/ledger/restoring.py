@@ -53,8 +53,8 @@ class RestoredLedger:
     """Outcome of the restoration for one population.
 
     Attributes:
-        population: its name.
-        rounds: those that were charged again.
+        population: name of the population.
+        rounds: the rounds that were charged again.
         highest: the highest entry that a certificate shows.
         missing: entries up to it that neither the ledger nor a certificate covers.
     """

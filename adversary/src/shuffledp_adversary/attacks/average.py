@@ -279,7 +279,7 @@ def days_within_budget(users: int, epsilon: float, delta: float, days: int) -> t
         users: number of users of each round, all honest.
         epsilon: budget of the population over all days, nats.
         delta: δ of the budget, and of one day's certificate.
-        days: at most.
+        days: most days that are asked.
 
     Raises:
         UsageError: not even the first day fits.

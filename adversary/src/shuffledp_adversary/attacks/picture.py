@@ -26,14 +26,14 @@ class PlottedCurve:
     """One curve; all sequences have the same length.
 
     Attributes:
-        label: in the legend.
-        role: its meaning.
-        xs: from left to right.
-        ys: at these places.
+        label: name of the curve in the legend.
+        role: meaning of the curve.
+        xs: x values, from left to right.
+        ys: y value at each x.
         lows: lower ends of a confidence interval, if there is one.
-        highs: its upper ends.
-        joined: whether it means anything between its points. Lower bounds do not: they are drawn as
-            arrows upwards.
+        highs: upper ends of the interval.
+        joined: whether the curve has a meaning between its points. Lower bounds have none, and are
+            drawn as arrows upwards.
     """
 
     label: str
@@ -68,8 +68,8 @@ def draw_chart(chart: Chart, file: Path) -> None:
     """Write the plot; `accounting.drawing.check_plot` has checked the file's ending.
 
     Raises:
-        ConfigError: it cannot be written.
-        NotInstalledError: without matplotlib, the extra `plot`.
+        ConfigError: the file cannot be written.
+        NotInstalledError: matplotlib, the extra `plot`, is not installed.
     """
     check_installed("matplotlib", "shuffledp[plot]", "a plot")
     from matplotlib.figure import Figure

@@ -102,7 +102,7 @@ class PoisonedRound:
     """A real round with liars: mechanism, answers, and bounds.
 
     Attributes:
-        mechanism: its kind.
+        mechanism: kind of the mechanism.
         liars: number of them.
         worth: most by which their values could differ in the exact answer.
         bound: S(k), the stated bound on what they move.
@@ -318,7 +318,7 @@ def _without(board: NDArray[np.int64], lies: NDArray[np.int64]) -> NDArray[np.in
     """The board without these messages.
 
     Raises:
-        OutputError: they are not all on it.
+        OutputError: some of the messages are not on the board.
     """
     left = Counter(board.tolist())
     left.subtract(lies.tolist())

@@ -116,7 +116,7 @@ def run_printed(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE)
     Args:
         trials: rounds on each dataset for the largest scenarios, at least 100; the small ones take
             ten times as many.
-        confidence: that a true claim is not called broken, for each finding.
+        confidence: probability that a true claim is not reported as broken, for each finding.
 
     Raises:
         UsageError: trials or confidence out of range.

@@ -37,8 +37,9 @@ class Effort:
 
     Attributes:
         trials: rounds on each of the two datasets, both halves together; at least 2.
-        confidence: that a true claim is not called broken, above 0 and below 1.
-        distance: how far the value changes; None for as far as the question covers.
+        confidence: probability that a true claim is not reported as broken, above 0 and below 1.
+        distance: distance by which the value changes; None for the largest that the question
+            covers.
         values: the changed user's two values instead; None for 0 and the distance.
         local: audit one user's messages, as visible if every node is corrupt, against ε_L.
         one_by_one: draw by the clients' own code, a value at a time, instead of in bulk by the same
@@ -182,7 +183,7 @@ def audit(
     Args:
         question: about one of the mechanisms that clients run, one round, all users honest.
         effort: trials, confidence and datasets.
-        pool: where the sampler runs.
+        pool: worker processes for the sampler.
         sampler: None for the effort's; another one only to test that the audit detects it.
         progress: called as trials are completed.
 

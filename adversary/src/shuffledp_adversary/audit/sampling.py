@@ -56,10 +56,10 @@ def shuffled_counts(
     """Counts of all symbols for each dataset, an array of shape (trials, spec.cells) each.
 
     Args:
-        spec: what every user runs.
+        spec: the mechanism that every user runs.
         datasets: values inside the spec's domain, at least one user each.
         trials: independent rounds on each dataset, at least 1.
-        pool: where the sampler runs.
+        pool: worker processes for the sampler.
         sampler: `one_by_one` for the clients' own code; any other only to test that an audit
             detects it.
         progress: called with the number of completed trials of all datasets together.

@@ -35,7 +35,7 @@ class Links:
 
     Attributes:
         senders: shape (messages,), the user (place in node 1's spool) of each message, or -1.
-        placed: the same if nodes without a log kept the order of their batch.
+        placed: the senders if nodes without a log kept the order of their batch.
         steps: the joins on the way.
     """
 
@@ -48,7 +48,7 @@ def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links
     """Follow every record from the senders at node 1 to the board, as far as logs lead.
 
     Args:
-        logs: by position on the route, at least one.
+        logs: the corrupt nodes' logs by position on the route, at least one.
         board: shape (messages, bytes of one), the published messages.
     """
     ordered = [logs[position] for position in sorted(logs)]

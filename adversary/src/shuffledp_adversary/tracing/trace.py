@@ -98,7 +98,8 @@ class TraceResult:
         correct: users whose value was guessed, knowing the population. None without a truth.
         correct_by_place: the same, if every honest node is assumed to have kept the order of its
             batch; None without a truth, and where no sender is known.
-        correct_uniform: the same by maximum likelihood alone, without knowing the population.
+        correct_uniform: users whose value was guessed by maximum likelihood alone, without knowing
+            the population.
         confidence: confidence of `interval`.
         traced_users: the users who were traced; None if no sender is known.
     """
@@ -178,7 +179,7 @@ def trace_round(
     """Join the logs, rebuild each user's answer, and guess the value.
 
     Args:
-        captured: what the adversary holds.
+        captured: the round as the adversary sees it.
         corrupt: positions whose logs it may use; None for all that it holds.
         confidence: confidence of the interval.
 

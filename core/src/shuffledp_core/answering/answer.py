@@ -78,7 +78,7 @@ def check_estimate(
     The counts are of `users` reports, less `lost` messages, and of the dummies of `nodes` nodes.
 
     Raises:
-        FalseResultError: it is not; names the first number that differs.
+        FalseResultError: a number differs; the message names the first one.
     """
     computed = estimate(mechanism, counts, users, lost, nodes=nodes)
     if computed.quantity != published.quantity:

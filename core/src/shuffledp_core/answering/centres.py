@@ -65,7 +65,7 @@ def centre_of(
     Args:
         counts: unbiased estimates of the cells row by row, and perhaps of the others.
         middles: the middle of each row, and of each column.
-        noise: one node's, in the counts.
+        noise: one node's noise in the counts.
         nodes: how many nodes drew noise, at least 1.
         reports: number of people, in cells or not.
     """

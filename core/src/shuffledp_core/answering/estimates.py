@@ -258,8 +258,8 @@ def sum_of_clamped_reports(
 
     Args:
         total: sum of the reports.
-        lowest: how many are 0.
-        highest: how many are k.
+        lowest: number of reports that are 0.
+        highest: number of reports that are k.
         users: n, reports.
         max_value: k.
         epsilon: rate of the noise, nats per unit.

@@ -58,7 +58,7 @@ class Bits(NamedTuple):
     """Independent bits that are 1 with the same probability.
 
     Attributes:
-        number: how many; shape () or (laws,).
+        number: number of bits; shape () or (laws,).
         one: the probability of a 1.
         zero: the probability of a 0, given apart so that small ones keep their digits.
     """

@@ -38,10 +38,10 @@ class QuantileEstimate(NamedTuple):
     """A quantile: the first bin up to which at least the given share of the users lies.
 
     Attributes:
-        share: from 0 to 1.
+        share: the given share, from 0 to 1.
         bin: the estimate.
         low: first bin of its 95% interval.
-        high: last bin of it.
+        high: last bin of the interval.
     """
 
     share: float
@@ -68,7 +68,7 @@ class BinDistribution:
 
     Attributes:
         spec: the mechanism.
-        tree: how its bins are estimated.
+        tree: the estimator of the bins.
         values: the unbiased estimate of each bin, shape (bins,).
         present: the messages that count.
         outside: bins at the end that are no values, such as people without an answer. Quantiles are
@@ -236,11 +236,11 @@ def distribution_of(
 
     Args:
         spec: the mechanism of the round.
-        estimate: its published answer.
+        estimate: the published answer of the round.
         users: accepted reports.
         nodes: nodes that added dummies.
         lost: messages of users that do not count.
-        wording: its question, whose others are in no quantile.
+        wording: the question; its others are in no quantile.
     """
     if not isinstance(spec, OrderedBins):
         return None

@@ -76,7 +76,7 @@ class ColumnCounts:
         self.counts: NDArray[np.float64] = np.array(values).reshape(hashes.columns, -1)
         self._sorted = np.sort(self.counts, axis=1)
         self.numbers: NDArray[np.float64] = np.unique(self.counts)
-        """All counts that there are, ascending."""
+        """All different counts, ascending."""
 
     def reaching(self, numbers: NDArray[np.float64], more: int = 0) -> NDArray[np.float64]:
         """Share of each column's cells with counts of at least `numbers`, plus `more` cells.

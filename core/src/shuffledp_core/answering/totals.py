@@ -59,7 +59,7 @@ class FieldTotals:
     """The sums of one field, of each group.
 
     Attributes:
-        field: whose numbers are added up.
+        field: the field whose numbers are added up.
         unit: unit of the numbers; "" for none.
         cut: values up to it count in full, above it less and less, from twice the cut on not at
             all. The largest number if nothing is cut off.
@@ -129,8 +129,8 @@ def totals_of(
 
     Args:
         spec: the mechanism of the round.
-        estimate: its published answer.
-        wording: its question.
+        estimate: the published answer.
+        wording: the question.
         present: the messages that count.
         truth: true number of people of each symbol, in a simulation.
     """

@@ -60,7 +60,7 @@ class BitCounts:
         chance: probability of a one among them, in (0, 1).
         bits: changed bits, 1 to `MOST_BITS`.
         high: probability of a one among them before the change, in (0, 1).
-        low: the same after it.
+        low: the probability after the change.
     """
 
     others: int

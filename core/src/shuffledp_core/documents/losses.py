@@ -81,10 +81,10 @@ def honest_reports(
     Args:
         accepted: reports that the entry node accepted, at least `planned_users`.
         planned_users: reports that the plan's certificate was computed for.
-        planned_honest: of them, those of honest users.
+        planned_honest: reports of honest users among them.
         mechanism: the certified one.
-        losses: what does not count.
-        verified: whether the round's mixing can be verified.
+        losses: the messages that do not count.
+        verified: whether the round has provable mixing.
     """
     if not mechanism.needs_crowd:
         return 1

@@ -138,7 +138,7 @@ class SymbolRanges(_Words, frozen=True, kw_only=True, tag_field="kind", tag="ran
         return bisect_right(edges, number)
 
     def describe(self, unit: str) -> str:
-        """The first twelve possible answers, separated by commas, and "..." if there are more."""
+        """The range of possible answers, in words."""
         low, high = self.edges[0], self.edges[-1]
         if low == "-inf":
             words = "any number" if high == "inf" else f"up to {high}"
@@ -189,7 +189,7 @@ class SymbolScale(_Words, frozen=True, kw_only=True, tag_field="kind", tag="scal
         return nearest
 
     def describe(self, unit: str) -> str:
-        """The first twelve possible answers, separated by commas, and "..." if there are more."""
+        """The range of possible answers, in words."""
         return f"{self.name(0, '')} to {self.name(self.size - 1, unit)}"
 
     def texts(self) -> Iterator[str]:

@@ -66,8 +66,8 @@ class Spec(
         kind: the name on command lines and on the wire; the class's `tag`.
         summary: one line of help text.
         answers: the kind of answer of a round.
-        metric: whether the distance of two values matters; where it does not, all changes are the
-            same change.
+        metric: whether the distance of two values matters; if not, all changes count as the same
+            change.
         least_size: the smallest `size`.
         bears_losses: True if a lost message costs only its share of the answer; False if the answer
             needs every message.
@@ -165,7 +165,7 @@ class Spec(
         """The mechanism for the question with this number, which has its own memoised response.
 
         Raises:
-            UsageError: there is no such number, or devices keep no response.
+            UsageError: there is no question of this number, or devices keep no response.
         """
         if question:
             raise UsageError(f"{self.kind} memoises no response: leave the question's number out")

@@ -76,7 +76,7 @@ class NodeColumns(ColumnsSpec, frozen=True, kw_only=True, tag="node-columns"):
         """The value that stands for these cells, one of each column.
 
         Raises:
-            ParameterError: there is no such cell, or not one of each column.
+            ParameterError: a cell does not exist, or there is not one for each column.
         """
         if len(cells) != len(self.columns):
             raise ParameterError(

@@ -156,8 +156,8 @@ def unpack_document(data: bytes, kind: type[ValueT]) -> ValueT:
     """Parse only the frame, in at most `MEMORY_PER_BYTE` times the memory of `data`.
 
     Raises:
-        MalformedDocumentError: it is not what `pack_document` writes, or has too many values for
-            its length (`check_frame`).
+        MalformedDocumentError: the bytes are not what `pack_document` writes, or have too many
+            values for their length (`check_frame`).
     """
     what = kind.__name__.lower()
     try:
@@ -207,8 +207,8 @@ def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -
     `setting` is the configuration key that its operator can raise.
 
     Raises:
-        PolicyRefusal: it has more bytes than `most_read`, and no more than the manifest allows
-            (`most_bytes`).
+        PolicyRefusal: the history has more bytes than `most_read` allows, although the manifest
+            allows them (`most_bytes`).
     """
     most = most_read(manifest, memory)
     if most < length <= most_bytes(manifest):

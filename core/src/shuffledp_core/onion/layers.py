@@ -110,7 +110,7 @@ def seal_records(
         public_keys: round keys of hops 1..L, in that order.
         position: 1..L, the hop that adds or passes on the records.
         messages: plain messages of `geometry.plain_bytes` each.
-        sources: for each message the bytes for its ephemeral keys, the last hop's first.
+        sources: for each message, the random bytes of its ephemeral keys, the last hop's first.
 
     Raises:
         ValueError: the arguments do not fit each other.
@@ -173,7 +173,7 @@ def peel(
         geometry: lengths of the round.
         round_id: the round.
         position: 2..L, the node that peels.
-        private_key: its round key.
+        private_key: the node's private round key.
         packed: a whole number of records of `geometry.record_bytes(position)` bytes.
 
     Returns:

@@ -355,7 +355,7 @@ def check_suite(name: str, mix: object) -> None:
 
     Raises:
         ConfigError: there is no such suite.
-        UsageError: they do not go together.
+        UsageError: suite and mixing cannot be combined.
     """
     suite_named(name)
     if mix == Mix.VERIFIED and name in POST_QUANTUM:

@@ -91,9 +91,10 @@ class RecordQuestion:
 
     Attributes:
         schema: schema of the records.
-        kind: what is counted.
-        fields: whose values are counted: one for counts, quantiles and strings, 2 to 4 for a table
-            and for columns; of a total one field of amounts, and up to 3 others that make groups.
+        kind: the kind of question, which determines what is counted.
+        fields: the fields whose values are counted: one for counts, quantiles and strings, 2 to 4
+            for a table and for columns; of a total one field of amounts, and up to 3 others that
+            make groups.
         where: conditions by field; people who do not meet all of them are counted as others.
         id: identifier, such as "table-of-sex-age".
         text: one sentence for people.

@@ -194,7 +194,8 @@ class AmountField:
     Attributes:
         least: decimal; numbers are rounded at random to multiples of it, larger ones to
             `parts` numbers between doublings.
-        parts: of 1 to 64. More round less, and have more noise.
+        parts: number of values in each doubling, 1 to 64. With more of them, numbers are rounded
+            less, and the noise is larger.
         most: decimal that no one should exceed; numbers above it count as it. Far too large costs
             little.
         unit: unit of the numbers; "" for none.

@@ -13,7 +13,7 @@ def whole_number(name: str, value: Any) -> int:
     """The value as an int; numpy's integers are accepted, truth values and floats are not.
 
     Raises:
-        UsageError: it is not a whole number.
+        UsageError: the value is not a whole number.
     """
     if isinstance(value, bool):
         raise UsageError(f"{name} must be a whole number, not {value!r}")
@@ -27,7 +27,7 @@ def check_rational_number(name: str, value: Any) -> None:
     """Checks that the value is a fraction or a whole number, which are exact.
 
     Raises:
-        UsageError: it is not one, such as a float.
+        UsageError: the value is not rational, for example a float.
     """
     if isinstance(value, bool) or not isinstance(value, Rational):
         raise UsageError(f"{name} must be a Fraction, not {value!r}")
@@ -37,7 +37,7 @@ def check_number(name: str, value: Any) -> None:
     """Checks that the value is a real number; NaN is one, a truth value is not.
 
     Raises:
-        UsageError: it is not a number.
+        UsageError: the value is not a number.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise UsageError(f"{name} must be a number, not {value!r}")

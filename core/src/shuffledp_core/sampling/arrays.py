@@ -87,7 +87,7 @@ class RandomArrays:
 
         Args:
             digits: digits of the probability; where they end, zeros follow.
-            count: how many.
+            count: number of coins.
         """
         true = np.zeros(count, dtype=np.bool_)
         tied = np.arange(0)

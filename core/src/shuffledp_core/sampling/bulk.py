@@ -74,8 +74,8 @@ def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
     exp(-U/t); V counts successes of probability exp(-1).
 
     Args:
-        epsilon: in nats, at least `LEAST_EPSILON`.
-        count: how many.
+        epsilon: ε in nats, at least `LEAST_EPSILON`.
+        count: number of draws.
         arrays: the source of randomness.
 
     Returns:
@@ -136,9 +136,9 @@ def geometric_share(epsilon: Fraction, shares: int, count: int, arrays: RandomAr
     = s and A = 0: no product is formed.
 
     Args:
-        epsilon: in nats, at least `LEAST_EPSILON`.
+        epsilon: ε in nats, at least `LEAST_EPSILON`.
         shares: how many addends make one geometric, from 1 to 2^63.
-        count: how many.
+        count: number of draws.
         arrays: the source of randomness.
 
     Returns:

@@ -53,7 +53,7 @@ def geometric(epsilon: Fraction, integers: RandomIntegers) -> int:
     has ratio exp(-s/t).
 
     Args:
-        epsilon: in nats, above 0.
+        epsilon: ε in nats, above 0.
         integers: the source of randomness.
 
     Raises:
@@ -111,7 +111,7 @@ def geometric_share(epsilon: Fraction, shares: int, integers: RandomIntegers) ->
     docs/accounting.md.
 
     Args:
-        epsilon: in nats, above 0.
+        epsilon: ε in nats, above 0.
         shares: how many independent addends make one geometric; at least 1 (then it is the
             geometric itself).
         integers: the source of randomness.

@@ -44,7 +44,7 @@ def check_cosignature(note: Note, key: NoteKey) -> int:
     """The time, in seconds since 1970, at which a witness cosigned a checkpoint.
 
     Raises:
-        SignatureError: it did not, or its cosignature does not hold.
+        SignatureError: the witness did not sign, or its cosignature does not verify.
     """
     blob = signature_of(note, key)
     if len(blob) != _TIME_BYTES + _SIGNATURE_BYTES or blob[0] >> 7:

@@ -30,9 +30,9 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """One change of a ledger, or the result of a round.
 
     Attributes:
-        event: what changed.
-        population: whose account.
-        round_id: whose charge.
+        event: the kind of change.
+        population: the population whose account changed.
+        round_id: the round whose charge changed.
         documents: the signed documents behind the change, as they travel: the plan certificate of a
             reservation, the final certificate of a settlement, the nodes' discards of a release;
             of a charge that was made again after a restore, its plan certificate and perhaps its
@@ -54,7 +54,7 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         """The entry as the log holds it.
 
         Raises:
-            ValueError: it is longer than a log can hold.
+            ValueError: the entry is longer than a log can hold.
         """
         data = to_json(self)
         if len(data) > MAX_ENTRY_BYTES:
@@ -69,7 +69,7 @@ class LedgerLogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         """Parses an entry; nothing in it is trusted before its documents are verified.
 
         Raises:
-            MalformedDocumentError: it is not one, or not in its one encoding.
+            MalformedDocumentError: the bytes are not an entry, or not in its canonical encoding.
         """
         entry = from_json(data, cls)
         if to_json(entry) != data:

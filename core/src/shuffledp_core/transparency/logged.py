@@ -46,8 +46,8 @@ def read_cosigned(proof: InclusionProof, key: NoteKey, terms: LogTerms) -> Cosig
     Raises:
         MalformedDocumentError: these bytes are no checkpoint.
         SignatureError: the log did not sign it.
-        LogProofError: it is another log's, fewer witnesses than the threshold signed it, or the
-            window is not its own.
+        LogProofError: the checkpoint is another log's, fewer witnesses than the threshold signed
+            it, or the window does not belong to it.
     """
     note = parse_note(proof.note)
     checkpoint = parse_checkpoint(check_note(note, key))
@@ -132,7 +132,7 @@ def check_result_manifest(result: Result, manifest: Signed, roster: Roster) -> N
 
     Raises:
         MalformedDocumentError: the result names no manifest.
-        FalseResultError: it names another one.
+        FalseResultError: the result names another manifest.
     """
     named = result.manifest_digest
     if not isinstance(named, str):
@@ -187,7 +187,7 @@ def read_remembered(proof: bytes, roster: Roster) -> CosignedCheckpoint | None:
     """The checkpoint of a proof that a device kept; None if its log has ended.
 
     Raises:
-        DocumentError: it is damaged, or not signed as the roster says.
+        DocumentError: the kept proof is damaged, or not signed as the roster says.
         LogProofError: the roster says that the log ended, and with fewer entries than it showed.
     """
     terms = roster.log_terms
@@ -208,7 +208,7 @@ def is_signed_by_former_key(proof: bytes, roster: Roster) -> bool:
     """True if a former key of this deployment, no longer in the roster, signed the kept proof.
 
     Raises:
-        MalformedDocumentError: it cannot be parsed.
+        MalformedDocumentError: the kept proof cannot be parsed.
     """
     note = parse_note(InclusionProof.from_bytes(proof).note)
     origin = note.text.partition("\n")[0]
@@ -234,7 +234,7 @@ def check_same_history(shown: CosignedCheckpoint, remembered: CosignedCheckpoint
     Beyond the windows, only the witnesses have checked that the log only grew.
 
     Raises:
-        LogProofError: they show two histories.
+        LogProofError: the two show different histories.
     """
     newer, older = shown, remembered
     if newer.checkpoint.size < older.checkpoint.size:

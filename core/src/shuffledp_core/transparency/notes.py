@@ -130,7 +130,7 @@ def parse_signature_line(line: str) -> tuple[str, bytes]:
     """Parse a line under a note into its name, and its key ID with signature.
 
     Raises:
-        MalformedDocumentError: it is not such a line.
+        MalformedDocumentError: this is not a signature line.
     """
     name, _, encoded = line.removeprefix(_DASH).partition(" ")
     signature = decode_base64(encoded)
@@ -143,7 +143,7 @@ def check_note(note: Note, key: NoteKey) -> str:
     """The text of a note, after checking that this key signed it.
 
     Raises:
-        SignatureError: there is no signature by this key, or it does not hold.
+        SignatureError: there is no signature by this key, or it does not verify.
     """
     check_note_signature(key, signature_of(note, key), note.text.encode())
     return note.text
@@ -176,7 +176,7 @@ def parse_checkpoint(text: str) -> Checkpoint:
     """Parse the text of a checkpoint whose signature was checked; extension lines are refused.
 
     Raises:
-        MalformedDocumentError: it is not one.
+        MalformedDocumentError: the text is not a checkpoint.
     """
     lines = text.removesuffix("\n").split("\n")
     if len(lines) != 3 or not _NAME.fullmatch(lines[0]) or not _SIZE.fullmatch(lines[1]):

@@ -53,7 +53,7 @@ class InclusionProof:
         """Parse a proof.
 
         Raises:
-            MalformedDocumentError: the body is not a request.
+            MalformedDocumentError: the data are not a proof.
         """
         (header, *lines), note = _split(data)
         extra = b""

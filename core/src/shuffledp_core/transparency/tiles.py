@@ -102,7 +102,7 @@ def unpack_bundle(data: bytes, width: int) -> list[bytes]:
     """The entries of a bundle.
 
     Raises:
-        MalformedDocumentError: it does not hold exactly `width` entries.
+        MalformedDocumentError: the bundle does not hold exactly `width` entries.
     """
     entries: list[bytes] = []
     position = 0
@@ -121,7 +121,7 @@ def unpack_tile(data: bytes, width: int) -> list[bytes]:
     """The hashes of a tile.
 
     Raises:
-        MalformedDocumentError: it does not hold exactly `width` hashes.
+        MalformedDocumentError: the tile does not hold exactly `width` hashes.
     """
     if len(data) != width * HASH_BYTES:
         raise MalformedDocumentError(f"a tile of the log does not consist of {width} hashes")

@@ -56,7 +56,7 @@ class LogWindow:
         """Parse the window of a log of `size` entries; nothing in it is trusted yet.
 
         Raises:
-            MalformedDocumentError: it has another length, or is too long.
+            MalformedDocumentError: the window has a wrong length, or too many entries.
         """
         base = int.from_bytes(data[:_BASE_BYTES], "big")
         hashes = data[_BASE_BYTES:]

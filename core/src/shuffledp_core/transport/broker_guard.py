@@ -65,7 +65,7 @@ async def run_guard(broker: BrokerConfig, pattern: str | None) -> AsyncIterator[
     """Connect to the broker and run a guard in front of it; a client reaches it at its `path`.
 
     Args:
-        broker: where the broker is.
+        broker: address of the broker.
         pattern: the topics whose documents are passed on ("+" is any level); None for none.
 
     Raises:

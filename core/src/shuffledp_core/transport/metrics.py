@@ -40,7 +40,7 @@ class ServiceMetrics:
     """Metrics common to all services. Roles derive from it and add their own to `registry`.
 
     Args:
-        config: whose state folder is watched.
+        config: the service's configuration, which names the state folder to watch.
     """
 
     def __init__(self, config: ServiceConfig) -> None:

@@ -51,7 +51,7 @@ async def connect(
     """A connection that the broker has accepted: fresh client identifier, clean session.
 
     Args:
-        broker: where the broker is.
+        broker: address of the broker.
         will: the last will of a connection that publishes.
         pattern: the topics that `BrokerConnection.subscribe` subscribes to; None for a publisher.
 

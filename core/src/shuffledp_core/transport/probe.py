@@ -40,7 +40,7 @@ async def probe(config: ServiceConfig) -> None:
         DocumentError: the roster is not signed by the pinned root key.
         UnreachableError: the service does not answer within `TIMEOUT_SECONDS`, or the service says
             that it does not serve.
-        NodeFault: it answers with another failure.
+        NodeFault: the service answers with another failure.
     """
     # Without the state folder: a probe must not remember there a roster that the service itself has
     # not loaded.

@@ -73,8 +73,9 @@ class Measure:
 
     Attributes:
         name: with its unit.
-        of: from the law of the error of the sum, the users and E[1/mean of the data] to the number.
-        spread: whether the quartiles of |error| go with it.
+        of: function from the law of the sum's error, the number of users and E[1/mean of the data]
+            to the measure.
+        spread: whether the quartiles of |error| are shown with it.
     """
 
     name: str

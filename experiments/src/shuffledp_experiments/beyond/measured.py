@@ -57,7 +57,7 @@ class AuditedClaim:
         delta: δ of all three.
         unit: the distance of the two datasets, by which ε is divided.
         draw: outcomes of the given number of rounds on the first and on the second dataset.
-        why: what is wrong with the claim.
+        why: the error in the claim.
     """
 
     name: str
@@ -286,7 +286,7 @@ def _agreement(name: str, spec: Mechanism, generator: np.random.Generator) -> st
     """Chi-square test of the clients' sampler against the one in bulk, at the middle value.
 
     Raises:
-        ValueError: they differ, by a test that says so of equal ones once in 1e9.
+        ValueError: the two differ, by a test that rejects equal ones with probability 1e-9.
     """
     from scipy.stats import chi2_contingency
 

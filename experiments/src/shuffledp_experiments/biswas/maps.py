@@ -33,7 +33,7 @@ class City:
     """A box of the papers, with its grid.
 
     Attributes:
-        name: as the papers have it.
+        name: name of the city, as in the papers.
         file: name of its data in `data.FILES`.
         south, north, west, east: degrees.
         rows, columns: cells along latitude and longitude; k is their product.

@@ -71,7 +71,7 @@ def third_symbol(symbols: int, p: float, q: float, honest: int) -> LawPair:
     Args:
         symbols: k.
         p: chance of the true symbol.
-        q: of each other one, p + (k-1) q = 1.
+        q: probability of each other one, p + (k-1) q = 1.
         honest: h, the changed user among them.
     """
     a, b, weight = _cells(honest, q)
@@ -123,7 +123,7 @@ class LossGrid:
 
     Attributes:
         first: the lowest multiple of the gap.
-        masses: at this and the following multiples.
+        masses: probabilities at this and the following multiples.
         gap: gap of the grid, nats.
         error: bound on what the transforms may have added to a sum of masses.
     """

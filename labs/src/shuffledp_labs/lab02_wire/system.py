@@ -52,7 +52,7 @@ class WatchedRound:
         published: whether it ended with an answer.
         reason: why it did not, in the analyst's words.
         missing: messages of the users that are not on the board once and unchanged.
-        answers: what each client gave, by name.
+        answers: the answer of each client, by name.
         flows: (client, bytes) of each client's connections, as the proxy counted them.
         wire: the public lengths of the round.
     """

@@ -76,12 +76,12 @@ class TamperOutcome:
     """Outcome of a round in which node 1 tampered with the batch.
 
     Attributes:
-        tampering: how.
-        failed: as in `JoinOutcome`.
+        tampering: kind of tampering.
+        failed: see `JoinOutcome`.
         dropped: onions dropped by each node, in the route's order.
         identified: messages on the board that the malicious node knows to be its victim's.
         missed: users who did not find their messages, and complain with their receipt.
-        order: as in `JoinOutcome`.
+        order: see `JoinOutcome`.
     """
 
     tampering: str

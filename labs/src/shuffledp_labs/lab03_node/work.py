@@ -16,10 +16,10 @@ def peel(key: bytes, layer: bytes) -> bytes:
 
     Args:
         key: your private key of the round, 32 bytes.
-        layer: what arrived: 32 bytes ephemeral public key, then the box.
+        layer: the bytes that arrived: an ephemeral public key of 32 bytes, then the box.
 
     Raises:
-        ValueError: it does not open, whatever the reason.
+        ValueError: the box does not open, for whatever reason.
     """
     raise NotImplementedError
 

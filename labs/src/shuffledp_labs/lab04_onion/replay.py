@@ -30,7 +30,7 @@ class ReplayedClaims:
 
     Attributes:
         messages: on the board.
-        proved: of them, what the logs prove.
+        proved: the claims among them that the logs prove.
         claimed: claims that were made.
         alike: claims that are also proved, with the same sender.
     """
@@ -47,7 +47,8 @@ def replay(
     """Run `link` from a student's file on a captured round.
 
     Raises:
-        StudentFault: it failed. UsageError: no log of a node that is asked for.
+        StudentFault: `link` failed.
+        UsageError: a node in the request has no log.
     """
     from shuffledp_adversary.tracing.links import NOBODY, join_logs
     from shuffledp_core.errors import UsageError

@@ -17,8 +17,8 @@ def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
     For each message on the board: the user who sent it, or -1 where the logs do not prove it.
 
     Args:
-        logs: by position on the route, 1 first; a node that is not corrupt has no log here. Each
-            log has
+        logs: logs of the corrupt nodes by position on the route, 1 first; other nodes have no log
+            here. Each log has
 
             "permutation"   outgoing record i was record permutation[i] of the node's pool. At node
                             1 the pool holds

@@ -74,10 +74,10 @@ class LedgerDoor:
     """The functions `reserve` and `ask` for a student's campaign, with a record of all calls.
 
     Attributes:
-        ledger: the accountant's.
+        ledger: the accountant's ledger.
         users: number of users of each round.
-        cuts: by the number of a call of `reserve`, from 0: True if the ledger received it before
-            the connection was cut.
+        cuts: calls of `reserve` whose connection is cut, by their number from 0: True if the ledger
+            received the call before.
     """
 
     ledger: Ledger

@@ -87,7 +87,7 @@ def joint_law(play: Play, repeated: int = REPEATED) -> AnswerLaw:
     Some branches are played again, and have to end alike.
 
     Raises:
-        CheckFailure: there are too many branches, or randomness from elsewhere.
+        CheckFailure: there are too many branches, or the program uses other randomness.
     """
     law: AnswerLaw = {}
     walked: list[tuple[list[int], list[int], tuple[int, ...]]] = []

@@ -26,7 +26,7 @@ class Situation:
     """The parties of a published round, and which of them are corrupt.
 
     Attributes:
-        mix: how it is mixed.
+        mix: the kind of mixing.
         nodes: `HONEST` or `CORRUPT`, in the order of the route.
         people: honest people who want to take part, the victim among them.
         accounts: enrolled accounts of the adversary.

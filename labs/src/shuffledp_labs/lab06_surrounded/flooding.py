@@ -49,8 +49,8 @@ class Flooding:
     """Outcome of flooding a round.
 
     Attributes:
-        board: how often each symbol was published.
-        sent: how often the adversary's accounts sent each symbol.
+        board: count of each symbol on the board.
+        sent: count of each symbol that the adversary's accounts sent.
         guess: the student's guess of another user's value.
     """
 
@@ -76,7 +76,7 @@ def flood(
 
     Raises:
         UsageError: the round is none of k-RR, or the prior does not fit.
-        StudentFault: of the student's program.
+        StudentFault: the student's program failed.
         ShuffleDPError: a party refused an account, or the round failed.
     """
     if not bundles:

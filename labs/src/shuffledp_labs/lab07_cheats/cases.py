@@ -19,10 +19,10 @@ class DeviceCase:
     """One user after a round, and whether a third party would accept the evidence.
 
     Attributes:
-        what: what happened, for messages.
-        stored: what the user's device stored.
-        board: as the user was given it.
-        guilty: whether evidence can be shown.
+        what: description of the case, for messages.
+        stored: everything that the user's device stored.
+        board: the board that the user received.
+        guilty: whether the user has evidence.
     """
 
     what: str

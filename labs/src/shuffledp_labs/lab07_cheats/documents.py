@@ -68,10 +68,10 @@ class RoundDevice:
 
     Attributes:
         value: the true value.
-        member: its key and credential.
+        member: the user's key and credential.
         symbols: the randomised answer, packed.
         seed: seed of tags and seals.
-        envelope: what it sent.
+        envelope: the envelope that the user sent.
         messages: the plain messages in it.
         claim: signed by its key.
     """

@@ -24,12 +24,12 @@ class Cheating:
     """A round in which the node at `position` is about to tamper.
 
     Attributes:
-        geometry: its lengths.
+        geometry: the round's geometry.
         position: position of the node that cheats.
-        symbol: of which there are to be more.
+        symbol: the symbol whose count the node raises.
         exchanges: number of records to exchange.
         messages: the plain messages of every user.
-        draws: what the round is played with; played twice, it is the same round.
+        draws: randomness of the round, so that every play gives the same round.
     """
 
     geometry: Geometry
@@ -121,8 +121,8 @@ class Complaints:
     """A published board with receipts and users, and the complaints that are justified.
 
     Attributes:
-        receipts, board, mine: what the student's function is given.
-        due: its right answer, computed message by message.
+        receipts, board, mine: arguments of the student's function.
+        due: the right answer, computed message by message.
     """
 
     receipts: dict[str, str]

@@ -135,7 +135,7 @@ class Again:
     """Outcomes of one attack in both mixing modes, and of a verified round without an attack.
 
     Attributes:
-        plain, stopped: what was observed of the plain round, and of the verified one.
+        plain, stopped: observations of the plain round, and of the verified one.
         dropped: onions that the nodes of the plain round signed to have dropped.
         reason: why that one failed, as stated by the party that stopped it.
         honest: the verified round without the attack.

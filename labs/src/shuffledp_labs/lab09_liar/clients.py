@@ -101,7 +101,7 @@ class SealedClients:
         """`ask(name, value, count)`: `count` fresh answers of a client that holds this value.
 
         Raises:
-            CheckFailure: no such client or value, or more answers than it gives.
+            CheckFailure: there is no such client or value, or the client gives fewer answers.
         """
         if len(question) != 3 or type(question[0]) is not str or question[0] not in self.clients:
             raise CheckFailure(

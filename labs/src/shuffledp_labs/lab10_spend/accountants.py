@@ -36,7 +36,7 @@ class SealedAccountant:
             users: number of users of every round.
             strict: the ledger with the stated budget.
             wide: a ledger on the same file with a larger budget.
-            file: its database.
+            file: file of the accountant's database.
         """
         self._fault = fault
         self._cost = one_day(users)

@@ -37,9 +37,9 @@ class Pattern:
     """Rounds in which some users always send a symbol that no other user ever sends.
 
     Attributes:
-        kind: in words, for messages.
+        kind: description of the kind, for messages.
         rounds: the rounds.
-        symbol: that symbol.
+        symbol: the symbol that they send.
         senders: number of users who send it.
     """
 

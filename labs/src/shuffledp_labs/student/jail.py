@@ -56,7 +56,8 @@ def jail(interpreter: Path, guests: Sequence[Path], versions: Sequence[str]) -> 
         versions: versions of the packages; other ones get another folder.
 
     Raises:
-        LabError: it cannot be made, for instance because this user is not root or the disk is full.
+        LabError: the folder cannot be created, for instance because this user is not root or the
+            disk is full.
     """
     identity = "\n".join([sys.version, str(interpreter), *map(str, guests), *versions])
     root = JAILS / hashlib.sha256(identity.encode()).hexdigest()[:16]

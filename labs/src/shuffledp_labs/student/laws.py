@@ -51,7 +51,7 @@ class BranchLaw:
         lost: mass of the branches that were too light to follow: any value's probability may be
             larger by up to it.
         exact: whether all probabilities are rationals.
-        leaves: how many branches there were.
+        leaves: number of branches.
         transcripts: the value at the end of each branch that was followed.
     """
 

@@ -56,7 +56,7 @@ def working_box() -> str:
     """Name of the best sandbox that works here, found by starting a process in each.
 
     Raises:
-        BoxError: none works.
+        BoxError: no sandbox works.
     """
     trouble = ""
     for box in () if _working else sandbox.available():

@@ -123,11 +123,11 @@ class StudentProgram:
         Named arguments are passed by name.
 
         Raises:
-            NotWritten: it is still the stub, or missing.
-            StudentException: it raised.
-            StudentTimeout: it took longer; its process was ended.
-            StudentCrash: its process ended in the midst.
-            BadAnswer: what it returned cannot cross.
+            NotWritten: the function is still the stub, or missing.
+            StudentException: the function raised an exception.
+            StudentTimeout: the function took longer; its process was ended.
+            StudentCrash: the process ended during the call.
+            BadAnswer: the returned value cannot be sent back.
         """
         return self._ask(function, seconds, ["call", function, list(args), callbacks], None)
 

@@ -69,7 +69,7 @@ class Start:
     """Command, environment and user with which to start a worker.
 
     Attributes:
-        box: which of `BOXES`.
+        box: name of the sandbox, one of `BOXES`.
         command: program and arguments.
         variables: the whole environment.
         cwd: the folder to start in.

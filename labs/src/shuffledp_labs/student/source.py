@@ -44,8 +44,7 @@ def read_source(file: Path) -> ProgramSource:
     """Read a student's work.py and the modules next to it.
 
     Raises:
-        LabUsageError: one of them cannot be read, is too long or is not UTF-8, or there are too
-            many.
+        LabUsageError: a file cannot be read, is too long or is not UTF-8, or there are too many.
     """
     return ProgramSource(
         _text(file), tuple((helper.stem, _text(helper)) for helper in _helpers(file))
@@ -56,7 +55,7 @@ def digest_of_program(file: Path) -> str:
     """SHA-256 of work.py and the modules next to it, in hex; without modules, the file's.
 
     Raises:
-        OSError: one of them cannot be read or is too long.
+        OSError: a file cannot be read or is too long.
     """
     digest = hashlib.sha256(read_bounded(file, MAX_SOURCE))
     for helper in _helpers(file):

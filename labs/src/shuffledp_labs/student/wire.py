@@ -45,8 +45,8 @@ class TaggedValue:
     """A value that the other side treats specially, such as coins or a handle.
 
     Attributes:
-        tag: which.
-        content: what goes with it, a plain value.
+        tag: kind of the value.
+        content: a plain value that represents it.
     """
 
     def __init__(self, tag: str, content: Any = None) -> None:
@@ -82,8 +82,8 @@ def unpack(
     Lists are tuples unless `lists`; `marked` gives what a mark stands for.
 
     Raises:
-        WireError: it is not a frame, or its numbers or its nesting are beyond the bounds of this
-            module.
+        WireError: the bytes are not a frame, or its numbers or its nesting exceed the limits of
+            this module.
     """
     if _containers(body) > MAX_CONTAINERS:
         raise WireError("more lists and dicts than a frame may have")

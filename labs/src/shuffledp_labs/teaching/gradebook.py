@@ -71,7 +71,7 @@ def read_table(file: Path) -> CsvTable:
     """Read a CSV file whose first line names the columns.
 
     Raises:
-        LabUsageError: it cannot be read, or is not such a file.
+        LabUsageError: the file cannot be read, or is not such a table.
     """
     try:
         text = read_bounded(file, MAX_FILE).decode("utf-8-sig")
@@ -158,9 +158,9 @@ def fill_gradebook(
     """Write points into a column of a gradebook, which is added if missing.
 
     Args:
-        gradebook: as Canvas or Moodle exported it.
-        points: by the name of the submission's folder.
-        column: for instance "Lab 8 (4711)" of Canvas.
+        gradebook: the table as Canvas or Moodle exported it.
+        points: points by the name of the submission's folder.
+        column: the column to fill, for instance "Lab 8 (4711)" of Canvas.
         id_column: holds the names; None: the one of `ID_COLUMNS` that matches most rows.
 
     Raises:
@@ -214,7 +214,7 @@ def write_gradebook(file: Path, filled: FilledGradebook) -> None:
     """Write the file, readable only by its owner.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the file cannot be written.
     """
     try:
         write_atomic(file, filled.text.encode())

@@ -203,11 +203,11 @@ class Grading:
     """Settings for grading a class.
 
     Attributes:
-        lab: which.
+        lab: the lab to grade.
         key: key of the course.
         out: folder of the results, one folder a student, and the table.
         nonce: the instance to repeat, None for a fresh one each.
-        system: whether checks with a running system are done, too.
+        system: whether to run checks with a running system as well.
         again: grade even what has been graded and not changed.
     """
 

@@ -39,8 +39,8 @@ class WorkFolder:
     """A student's folder for one lab.
 
     Attributes:
-        path: where it is.
-        student: as given to `lab start`.
+        path: path of the folder.
+        student: name that was given to `lab start`.
     """
 
     path: Path

@@ -80,7 +80,7 @@ def viva(
 
     Args:
         result: result of the run that the questions are about.
-        titles: what each check asks, by its name.
+        titles: title of each check, by its name.
         predictions: question and answer, as the student gave them before the lab.
         source: the student's work.py.
         stub: work.py as it was handed out, whose lines are not asked about.

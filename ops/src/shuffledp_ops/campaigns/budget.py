@@ -70,7 +70,7 @@ def price_question(
 
     Args:
         question: a question of the campaign.
-        nodes: its route if it names none.
+        nodes: the route if the question names none.
         account: account of its population, which determines how rounds compose.
         times: number of its dates.
 

@@ -138,8 +138,8 @@ class CampaignRunner:
 
     Attributes:
         campaign: the campaign's file.
-        store: its folder.
-        state: its state, always identical to the one on disk.
+        store: folder of the campaign.
+        state: state of the campaign, always identical to the one on disk.
         calendar: the clock.
         say: writes one line for the operator.
         exporter: sends the trace of each round; None for no traces.

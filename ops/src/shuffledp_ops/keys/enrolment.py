@@ -156,7 +156,7 @@ def enrol(
     Args:
         deployment: with the enrolment key.
         names: names of the users; none is in use yet.
-        population: where; None: the only one.
+        population: the population in which to enrol them; None for the only one.
         expires: until when the credentials count; None: until they are withdrawn.
         settings: settings of the devices, TOML; without keys, roster, root_key and state.
 

@@ -106,11 +106,11 @@ def create_deployment(
     After an error there are none.
 
     Args:
-        folder: where; created with mode 0700.
+        folder: key folder to write; created with mode 0700.
         addresses: host:port by party name: "analyst", "accountant", and the nodes under any other
             names, in the order of the default route.
         population: the one population of the deployment.
-        deployment: its name.
+        deployment: name of the deployment.
         clients: single users to enrol.
         witnesses: URL by name of each witness of the public log; None: devices require no log.
         log_threshold: number of these whose signatures devices require; None: all.
@@ -228,7 +228,7 @@ def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dic
     """Replaces the addresses `given` as "PARTY=HOST:PORT", in the same order of parties.
 
     Raises:
-        UsageError: not of that form, or not a party of the deployment.
+        UsageError: an address is not of that form, or names no party of the deployment.
     """
     replaced = dict(addresses)
     for text in given:
@@ -250,7 +250,7 @@ def parse_witnesses(given: Iterable[str]) -> dict[str, str]:
     """The URL of each witness given as "NAME=URL".
 
     Raises:
-        UsageError: not of that form, or a name occurs twice.
+        UsageError: a witness is not of that form, or a name occurs twice.
     """
     witnesses: dict[str, str] = {}
     for text in given:

@@ -32,7 +32,7 @@ def writable_folder(folder: Path, option: str = "--out") -> Iterator[None]:
     for messages.
 
     Raises:
-        OutputError: it cannot be made or written, or has no room.
+        OutputError: the folder cannot be created or written, or its disk is full.
     """
     created = [parent for parent in (folder, *folder.parents) if not os.path.exists(parent)]  # noqa: PTH110 - of any name, also too long
     try:

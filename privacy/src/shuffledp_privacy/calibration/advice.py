@@ -23,7 +23,7 @@ def describe(spec: Mechanism, target: Target, nodes: int) -> CostAnalysis:
         nodes: nodes of the route, all of which add their noise if the mechanism has any.
 
     Raises:
-        CannotCertify: where the spec has no finite certificate at the target's δ.
+        CannotCertify: the spec has no finite certificate at the target's δ.
     """
     if target.rounds == 1:
         bounds = epsilon_bounds(spec, target.setting, target.delta)
@@ -50,7 +50,7 @@ def advise(
     """Every mechanism within target and limits: fewest messages first, then least error.
 
     Args:
-        target: what to guarantee; without `max_value` only histograms are considered.
+        target: the guarantee to give; without `max_value` only histograms are considered.
         nodes: nodes of the route.
         max_error: largest standard error accepted, of the sum or of one count; None for any.
         max_messages: most messages per user and round; None for any.

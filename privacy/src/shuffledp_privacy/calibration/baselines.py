@@ -28,7 +28,7 @@ class Baseline:
     Errors are in the units of the values, or in users.
 
     Attributes:
-        answers: what is estimated.
+        answers: the kind of answer.
         local: standard error without a trusted party or a shuffle.
         local_by: the mechanism that has it.
         central: standard error where one party sees every value and adds noise once.

@@ -154,9 +154,9 @@ def calibrate(kind: str, target: Target) -> Mechanism:
     work that devices and nodes accept.
 
     Raises:
-        UsageError: for an unknown kind, or a target that lacks what the kind needs.
-        CannotCertify: if no parameter is enough; the message states the least possible ε. Or if
-            the noise takes too long to draw.
+        UsageError: the kind is unknown, or the target lacks what the kind needs.
+        CannotCertify: no parameter is enough, and the message states the least possible ε; or the
+            noise takes too long to draw.
     """
     spec = _least_error(kind, target)
     try:
@@ -183,10 +183,10 @@ def _least_error(kind: str, target: Target) -> Mechanism:
 
     Args:
         kind: one of `MECHANISMS`.
-        target: what to guarantee.
+        target: the guarantee to give.
 
     Raises:
-        UsageError: for an unknown kind, or a target that lacks what the kind needs.
+        UsageError: the kind is unknown, or the target lacks what the kind needs.
         CannotCertify: if no parameter is enough; the message states the least possible ε.
     """
     family = family_of(kind, target)

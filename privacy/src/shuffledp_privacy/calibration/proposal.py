@@ -70,7 +70,7 @@ def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) 
     """The smallest padding with clamping (1 + e^total) at most about `delta`.
 
     Raises:
-        CannotCertify: if it does not fit in a message vector for values up to `largest`.
+        CannotCertify: the padding does not fit in a message vector for values up to `largest`.
     """
     goal = math.log(delta) - max(total, 0.0) - math.log1p(math.exp(-abs(total)))
     high = max(1, math.ceil((math.log(2 * noise.honest) - goal) / noise.rate))

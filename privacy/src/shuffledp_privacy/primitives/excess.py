@@ -4,8 +4,8 @@ The number h of draws may be large.
 
 The sum (1/T) Σ_j 𝔼[e^{s_j S}]/s_j², s_j = η + 2πij/T, is the target mean plus aliases, which are
 positive. It ends quickly because S gets a little Gaussian noise G of mean 0: by Jensen 𝔼[(S + G)_+]
-is never below 𝔼[(S)_+], and never more than σ 𝔼[φ(S/σ)] above it, which the same sum gives. No
-grid: the values may be any (docs/accounting.md, K12).
+is never below 𝔼[(S)_+], and never more than σ 𝔼[φ(S/σ)] above it, which the same sum gives. No grid
+is used, so V may have any values (docs/accounting.md, K12).
 """
 
 from __future__ import annotations

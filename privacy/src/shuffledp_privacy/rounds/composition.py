@@ -395,8 +395,8 @@ def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
         delta: in [0, 1]; 0 asks for a pure guarantee.
 
     Raises:
-        UsageError: for no rounds, mixed adjacency, or δ outside [0, 1].
-        CannotCertify: where no bound is finite, with the reason.
+        UsageError: there are no rounds, their adjacency differs, or δ is outside [0, 1].
+        CannotCertify: no bound is finite; the message has the reason.
     """
     if _is_single(rounds):
         return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta)

@@ -82,7 +82,7 @@ def _law(item: Repeated, gap: float, top: int) -> LossLaw:
     total may exceed 1 by about 1e-12; every δ of the pair is at least the hull's.
 
     Raises:
-        CannotCertify: for a curve that never falls below 1.
+        CannotCertify: a curve never falls below 1.
     """
     above = _nodes(top)
     epsilons: NDArray[np.float64] = gap * above.astype(np.float64)
@@ -135,7 +135,7 @@ def compose_curves(rounds: Sequence[Repeated], delta: float, steps: int = STEPS)
 
     Raises:
         UsageError: without rounds.
-        CannotCertify: for δ outside [`RESOLVED_DELTA`, 1].
+        CannotCertify: δ is outside [`RESOLVED_DELTA`, 1].
     """
     _check(rounds, delta)
     total = sum(r.times for r in rounds)

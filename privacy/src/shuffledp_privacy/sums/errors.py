@@ -116,7 +116,7 @@ def bits_error(bits: int, ones: int, randomise: float) -> ErrorLaw:
 
     Args:
         bits: n k.
-        ones: how many of them are 1: the true sum.
+        ones: number of bits that are 1, which is the true sum.
         randomise: p, in [0, 1).
 
     Raises:

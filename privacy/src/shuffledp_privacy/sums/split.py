@@ -73,7 +73,7 @@ def wide_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: in
     """The least power of two with room for the sum of these users; no piece is ever redrawn.
 
     Raises:
-        CannotCertify: it is beyond what a message carries.
+        CannotCertify: the modulus is larger than a message can carry.
     """
     modulus = 1 << (least_modulus(max_value, noise_epsilon, shares, users) - 1).bit_length()
     if modulus > MAX_MODULUS:

@@ -54,7 +54,7 @@ def calibrate_plan(
 
     Raises:
         UsageError: for an unknown mechanism or a value outside its range.
-        CannotCertify: no parameters keep the target; or every node is corrupt.
+        CannotCertify: no parameters meet the target, or every node is corrupt.
     """
     name = kind_of(kind)
     setting = setting_for(scenario, sizes, epsilon)
@@ -86,7 +86,7 @@ def compare_mechanisms(
 
     Raises:
         UsageError: a value is outside its range.
-        CannotCertify: nothing is left; the message has the reason for each mechanism.
+        CannotCertify: no mechanism is left; the message has the reason for each.
     """
     if limits.max_error is not None:
         check_finite("max-error", limits.max_error)

@@ -129,7 +129,7 @@ def start_all(folder: Path) -> list[str]:
     Returns the names of those started.
 
     Raises:
-        ConfigError: one of them did not start; what was started is stopped again.
+        ConfigError: a process did not start; those that were started are stopped again.
     """
     everybody = members(folder)
     begun = [member for member in everybody if not member.process.running]

@@ -62,7 +62,7 @@ async def seal_corpus(
     """Seal every user's submission into `folder`, which is created and must be empty.
 
     Args:
-        folder: where; readable only by its owner.
+        folder: folder of the corpus, readable only by its owner.
         verified: the round.
         chunks: the users in pieces, each the work of one task.
         pool: sealing processes.

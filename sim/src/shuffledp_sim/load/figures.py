@@ -74,7 +74,7 @@ class LoadMeasurements:
         handshakes: seconds, shape (connections,).
         established: established connections, by the kernel's count.
         before: resources that driver and entry node had used when the arrivals began.
-        after: the same when they were over.
+        after: resources used when the arrivals were over.
     """
 
     timeline: Timeline
@@ -124,7 +124,7 @@ class LoadReport:
         peak_bytes: largest memory of each process and its workers over the whole round.
         collecting_bytes: largest memory of the entry node until the last answer.
         cpu_seconds: CPU seconds of driver and entry node during the arrivals.
-        seconds: by stage of the test and of the round.
+        seconds: duration of each stage of the test and of the round.
         failure: why the round ended without a board.
     """
 

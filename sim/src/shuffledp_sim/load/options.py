@@ -33,7 +33,7 @@ class LoadOptions:
         keys: the deployment's folder; None: a system of its own, on this machine.
         round_id: an open round of the deployment; None: a round of its own, by the options from
             `mechanism` on.
-        population: in which the users are enrolled.
+        population: the population in which the users are enrolled.
         users: number of users who arrive.
         connections: TLS connections that they share.
         rate: arrivals a second.

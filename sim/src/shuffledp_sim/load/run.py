@@ -78,7 +78,7 @@ async def run_load(options: LoadOptions, stages: Stages) -> LoadOutcome:
     """Run one load test.
 
     Raises:
-        ShuffleDPError: it could not be run. A round that fails at its end is reported, with its
+        ShuffleDPError: the test could not run. A round that fails at its end is reported with its
             `failure`.
     """
     allow_open_files(options.connections)
@@ -113,13 +113,13 @@ class LoadTest:
     """One load test on a running system; call `run` once.
 
     Args:
-        system: under test.
-        pids: its processes on this machine by name; what is missing is reported as unknown.
-        options: what to do.
-        corpus: folder for the sealed submissions; a whole corpus for the round that is there is
-            used as it is.
+        system: the system under test.
+        pids: the system's processes on this machine, by name; figures of missing ones are unknown.
+        options: options of the test.
+        corpus: folder for the sealed submissions; an existing complete corpus for the round is used
+            as it is.
         pool: sealing processes.
-        stages: where progress is shown.
+        stages: display of the progress.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class Users:
     is no answer. Repeating is harmless: the node gives the same receipt again.
 
     Args:
-        connections: which the users share.
+        connections: the connections that the users share.
         corpus: at least as many submissions as there are users.
         backoff: attempts and pauses of a user.
 

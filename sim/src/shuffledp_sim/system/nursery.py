@@ -122,7 +122,7 @@ class Nursery:
 
         Raises:
             ConfigError: the nursery did not start.
-            UnreachableError: it has died since.
+            UnreachableError: the fork server has died since.
         """
         self.begin()
         self.until_ready()

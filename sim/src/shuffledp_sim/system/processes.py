@@ -152,7 +152,7 @@ class LocalSystem:
         folder: keys, configs, state and logs.
         nodes: number of mix nodes, "node-1".. in the order of the route.
         budget: budget of the one population, "demo".
-        broker: whether to run one.
+        broker: whether to run a broker.
         settings: further configuration by role ("node", "analyst", "accountant"), seconds and the
             like.
         metrics: whether every service has a metrics page; the attribute `metrics` has its host:port

@@ -108,11 +108,11 @@ class Fleet:
     """Simulated users for one round, one per value.
 
     Args:
-        system: where it runs.
+        system: the system in which the round runs.
         round_id: the round to take part in.
         values: shape (users,), int64, inside the round's domain.
         pool: sealing processes (`sealing.sealing_pool`).
-        stages: where progress is shown.
+        stages: display of the progress.
         seconds: gets "sealing", the time until the last envelope was sealed, and "upload", from
             then until the last receipt (most uploads happen while others still seal).
         tolerated: refusals that are counted in `refused` and end nothing; any other error of a user
@@ -273,8 +273,8 @@ class Fleet:
         """Check for every accepted user that the result is genuine and the board complete.
 
         Raises:
-            DocumentError, CountMismatchError, BadBatchError, ReceiptMissingError: as a single
-                client would.
+            DocumentError, CountMismatchError, BadBatchError, ReceiptMissingError: a check failed,
+                as in a single client.
         """
         if self._sample is None:
             raise ValueError("no user has submitted yet")

@@ -42,7 +42,7 @@ class Memory:
         None if devices keep no responses of this mechanism.
 
         Args:
-            pool: where they are drawn.
+            pool: worker processes that draw them.
             spec: the round's mechanism.
             first: place of the first of these users; the others follow it.
             values: their values now; used only for users who were never asked.

@@ -73,12 +73,12 @@ class FleetOptions:
 
     Attributes:
         keys: the deployment's folder, with the enrolment key: the fleet enrols its own users.
-        broker: where rounds are announced; None: the analyst is asked again and again.
-        population: in which the users are enrolled.
+        broker: the broker that announces rounds; None to poll the analyst.
+        population: the population in which the users are enrolled.
         users: number of users.
         offset: rows of the data to leave to others.
         data: CSV file; None: the built-in sample.
-        column: its column of whole numbers.
+        column: column of whole numbers in the file.
         max_value: larger values are capped; None: only the round's domain caps.
         once: end with the first round.
         question: file of the question that the users answer from all fields of their rows; None:
@@ -252,7 +252,7 @@ async def play(
     returns.
 
     Args:
-        system: where it runs.
+        system: the system in which the rounds run.
         answers: answers of the users; values are capped to each round's domain.
         pool: sealing processes.
         once: return after the first round.

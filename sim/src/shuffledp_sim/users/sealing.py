@@ -112,7 +112,7 @@ def run_chunks(
     Those not yet begun are given up when one fails.
 
     Args:
-        pool: where the calls run, so they must be picklable.
+        pool: worker processes that run the calls, which must therefore be picklable.
         chunks: each call with the pieces of work in it.
         progress: called with pieces.
     """

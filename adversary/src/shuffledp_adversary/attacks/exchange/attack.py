@@ -134,11 +134,12 @@ def run_exchange(
     With `mix` "verified" the rounds are verified ones, and nothing is simulated.
 
     Args:
-        trials: at least 1.
+        trials: number of trials, at least 1.
         confidence: confidence of the intervals of what is sampled.
-        mix: how the rounds are mixed.
+        mix: whether the rounds are mixed plainly or provably.
         users: number of users of each verified round in which users send messages that do not open.
-        culprits: how many of them do, for example "1,10,100"; each number at each layer.
+        culprits: numbers of users who do so, for example "1,10,100"; each number is played at each
+            layer.
         tamperings: random ones in verified rounds, by a node at each position, and as many by a
             user.
 

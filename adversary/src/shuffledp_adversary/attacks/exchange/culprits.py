@@ -56,13 +56,13 @@ class CulpritsObservation:
     Attributes:
         layer: position of the party that cannot open it.
         users: number of users of the round.
-        culprits: how many of them sent such a message.
+        culprits: number of users who sent such a message.
         published: whether there is an answer.
         accepted: reports in it.
         named: culprits whom the published history names.
         framed: others whom it names.
         complaints: honest users whose own clients reject what was published.
-        seconds: from the end of the submissions to the result.
+        seconds: time from the end of the submissions to the result.
         reason: why it failed, as stated by the party that stopped it.
     """
 

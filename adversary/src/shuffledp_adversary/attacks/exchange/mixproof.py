@@ -139,7 +139,8 @@ def run_mixproof(users: int, culprits: str, tamperings: int) -> AttackReport:
 
     Args:
         users: number of users of each round with users who cheat.
-        culprits: how many of them do, for example "1,10,100"; each number at each layer.
+        culprits: numbers of users who do so, for example "1,10,100"; each number is played at each
+            layer.
         tamperings: random ones at each position, and as many by a user; none for 0.
 
     Raises:

@@ -46,7 +46,7 @@ class DummiesObservation:
 
     Attributes:
         order: the order of the malicious node.
-        position: its place on the route.
+        position: position of the cheating node on the route.
         published: whether the round had an answer.
         reason: the stated reason of the party that stopped it.
         charge: state of the round's charge.

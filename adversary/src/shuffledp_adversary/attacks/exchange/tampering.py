@@ -28,9 +28,9 @@ class Pool:
         round_id: the round.
         public_keys: round keys of hops 1..L.
         position: the node's own, 1..L.
-        records: its honest output, peeled and permuted.
-        victim: those of `records` that it attacks: all of the first user at the entry, the first
-            one elsewhere.
+        records: the node's honest output, peeled and permuted.
+        victim: the records among `records` that the node attacks: all of the first user at the
+            entry node, the first record elsewhere.
         earlier: a record of the victim of an earlier round at this position; None in the first.
         made_up: the plain messages that the node makes up in this round; it recognises them on the
             board.

@@ -32,7 +32,7 @@ def result_json(
     """The contents of result.json, with facts from the runner's environment variables.
 
     Raises:
-        ConfigError: one of them is missing, as outside of the runner.
+        ConfigError: an environment variable is missing, as it is outside the runner.
     """
     missing = [name for name in _FROM_RUNNER.values() if not environment.get(name)]
     if missing:
