@@ -43,7 +43,8 @@ class LabResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         lab: number of the lab.
         student: name under which the student is enrolled; "" in practice.
-        nonce: in hex; with the key, it draws the same instance again.
+        nonce: nonce of the instance in hex; with the course's key, it draws the same instance
+            again.
         digest: SHA-256 of work.py, in hex.
         points: points of all checks, of 75.
         checks: results of the checks, in order.

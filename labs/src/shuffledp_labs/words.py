@@ -11,7 +11,7 @@ MOST: Final = 60
 def short(value: object) -> str:
     """The value's `repr`, truncated.
 
-    If it has none, as an integer of a million digits, its type.
+    For a value without one, such as an integer of a million digits, its type.
     """
     try:
         text = repr(value)

@@ -23,8 +23,8 @@ def run_audit_command(
     """Run an audit, and print its report.
 
     Raises:
-        ClaimBroken: after printing, where the measurement contradicts the claim.
-        ShuffleDPError: bad parameters, or what ended a round.
+        ClaimBroken: the measurement contradicts the claim; raised after printing.
+        ShuffleDPError: a parameter is invalid, or a round failed.
     """
     with TrialProgress() as shown, sealing_pool() as pool:
         try:

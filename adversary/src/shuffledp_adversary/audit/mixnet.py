@@ -50,8 +50,8 @@ def audit_through_mixnet(
     certificates.
 
     Raises:
-        UsageError: a question without a finite ε and a δ, or about a local view.
-        ShuffleDPError: whatever ended a round.
+        UsageError: the question has no finite ε and δ, or is about a local view.
+        ShuffleDPError: the error that ended a round.
     """
     began = time.perf_counter()
     guarantee, users = guarantee_of(question), question.setting.users

@@ -49,7 +49,7 @@ def _spec(users: int, epsilon: float) -> ColumnsSpec:
         columns=_HASHES.shape,
     )
     if not isinstance(plan.spec, ColumnsSpec):
-        raise TypeError("the plan is for columns")
+        raise TypeError("calibrate must return a spec with columns for node-columns")
     return plan.spec
 
 

@@ -187,7 +187,7 @@ def instructor(
 ) -> None:
     """Show the instructor's guide: plan by the minute, common mistakes, rubric, sample answers.
 
-    Only in a checkout.
+    The guide exists only in a checkout of the repository.
     """
     from shuffledp_labs.teaching.guide import guide, write_page
 

@@ -124,7 +124,7 @@ class BloomRapporAnalysis(Analysis):
     def standard_error(self, users: int) -> float:
         """Standard error of one count at worst, over all symbols and all datasets.
 
-        Infinite where the filters do not distinguish the symbols.
+        It is infinite if the filters do not distinguish the symbols.
         """
         if self.spec.fake == 1:
             return math.inf

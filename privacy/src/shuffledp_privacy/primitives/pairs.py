@@ -239,9 +239,9 @@ def least_epsilon(
     """Smallest total E >= 0 with HS_E(P||Q) + c (1 + e^E) <= δ, per row: (certified, attained).
 
     Newton's method on a convex function of e^E, then a check from above; `clamped` is c, the
-    probability that some user's noise is clamped. Certified is inf where no E is enough, and never
-    below the truth; attained is the E below which the lower bound of HS exceeds δ (c plays no part
-    in it), never above the truth. Source: docs/accounting.md, Propositions S4 and S6.
+    probability that some user's noise is clamped. The certified E is inf if no E is enough, and
+    never below the truth. The attained E is the one below which the lower bound of HS exceeds δ,
+    without c; it is never above the truth. Source: docs/accounting.md, Propositions S4 and S6.
     """
     cut = np.broadcast_to(np.asarray(clamped, dtype=np.float64), (pair.count(),)).copy()
     goal = np.broadcast_to(np.asarray(delta, dtype=np.float64), cut.shape).copy()
