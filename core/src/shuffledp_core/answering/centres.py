@@ -28,9 +28,9 @@ class CentreEstimate(NamedTuple):
     """Estimated mean position of the people in a table's cells, each at the middle of a cell.
 
     Attributes:
-        point: along each axis.
+        point: estimated mean along each axis.
         low: lower ends of the 95% intervals, each of which holds by itself.
-        high: upper ends of them.
+        high: upper ends of the intervals.
         covariance: covariance of the two coordinates, shape (2, 2): the standard error ellipse.
     """
 

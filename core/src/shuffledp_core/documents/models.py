@@ -144,7 +144,10 @@ class Roster(Document, frozen=True, kw_only=True):
         _check_names("party", [party.name for party in self.parties])
         for party in self.parties:
             if party.name.lower() in _SHARED:  # every holder of it would be this party
-                raise ValueError(f"a party cannot be called {party.name!r}: TLS certificates are")
+                raise ValueError(
+                    f"a party cannot be called {party.name!r}: every caller whose TLS certificate "
+                    "has this name would count as the party"
+                )
         _check_names("population", [population.name for population in self.populations])
         if len({party.identity_key for party in self.parties}) < len(self.parties):
             raise ValueError("two parties have the same identity key: each could sign as the other")

@@ -92,9 +92,8 @@ class Elements(Sequence[Element]):
     ) -> list[Element | None]:
         """z · base - c · element for each element and the (c, z) of its proof.
 
-        None for refused ones.
-
-        It is refused if c or z is 0, or if the difference is the identity. Not for secrets.
+        None for refused proofs. A proof is refused if c or z is 0, or if the difference is the
+        identity. This method is not for secrets.
         """
         # Cut as the elements were: how many cores there are may have changed since.
         ends = list(accumulate(len(piece.encoded) for piece in self._pieces))

@@ -220,9 +220,9 @@ def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -
 
 
 def most_accused(manifest: Manifest) -> int:
-    """Largest number of records that a party accuses: those of one user too many to exclude.
+    """Most records that a party accuses: those of one user more than may be excluded.
 
-    With more accused records the round fails in any case.
+    Accusing more of them would not change the outcome: too few users would remain.
     """
     return (manifest.max_reports - manifest.min_reports + 1) * manifest.geometry.messages_per_user
 

@@ -106,9 +106,9 @@ class Connections:
         self._requested = asyncio.Event()
 
     def begin(self, peer: str, *, known: bool) -> None:
-        """Registers a call on this connection.
+        """Register a call on this connection.
 
-        `known`: a party's or an operator's, which is never surplus.
+        `known`: whether a party or an operator calls, whose connection is never surplus.
         """
         self._calls[peer] += 1
         if known:

@@ -15,7 +15,7 @@ Item = TypeVar("Item", bound=Hashable)
 class Crowd(Generic[Item]):
     """Waiting items in order of arrival, each with its peer (gRPC's `ipv4:host:port`).
 
-    An address stands for one subscriber: under IPv6 a whole /64 network.
+    An address counts as one subscriber; under IPv6 a whole /64 network counts as one address.
     """
 
     def __init__(self) -> None:

@@ -242,7 +242,7 @@ def check_tags(attempt: CheckAttempt) -> str:
     first = _tags(encoded_by(attempt, answer, messages, stream))
     if _tags(encoded_by(attempt, answer, messages, _Stream(material))) != first:
         raise CheckFailure(
-            f"no other chance than `random`, {title}: the same bytes gave other tags; see the "
+            f"no other randomness than `random`, {title}: the same bytes gave other tags; see the "
             "docstring of encode"
         )
     if len(set(first)) != messages:

@@ -34,7 +34,7 @@ def encode(answer: int, messages: int, random: Callable[[int], bytes]) -> list[b
     Args:
         answer: from 0 to `messages`; raise ValueError for any other.
         messages: m, the same for everyone.
-        random: `random(n)` gives n fresh random bytes. Use no other chance.
+        random: `random(n)` gives n fresh random bytes. Use no other randomness.
     """
     raise NotImplementedError
 

@@ -90,7 +90,7 @@ async def knock(system: LocalSystem) -> tuple[dict[str, str | None], Observation
 async def _require_refused(tampered: TamperedRound) -> None:
     """Check that another honest user is refused and holds no receipt.
 
-    The round is full or has ended.
+    The reason for the refusal is that the round is full or has ended.
     """
     if await _refusal(tampered, tampered.prepare(1, tampered.enrolment)[0]) is None:
         raise ValueError(

@@ -24,7 +24,7 @@ def results_json(
 ) -> dict[str, Any]:
     """The contents of results.json.
 
-    `predicted` are the points of the predictions and how many there are.
+    `predicted` are the points for the predictions, and the most points for them.
 
     All of it is shown to the student: the output of a check contains no secrets.
     """
