@@ -33,7 +33,7 @@ from shuffledp_labs.errors import (
     TooWide,
 )
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.student import pipes, sandbox
+from shuffledp_labs.student import clock, pipes, sandbox
 from shuffledp_labs.student import process as student_process
 from shuffledp_labs.student.process import COINS, StudentProgram, fresh
 
@@ -466,12 +466,51 @@ def test_an_import_that_had_no_time_left_is_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "work.py"
     file.write_text(f"# {tmp_path}\nimport time\ntime.sleep(0.5)\ndef f():\n    return 1\n")
     with (
-        StudentProgram(file, tmp_path, until=time.monotonic() + 0.1) as late,
+        StudentProgram(file, tmp_path, until=clock.now() + 0.1) as late,
         pytest.raises(StudentTimeout),
     ):
         late.call("f")
     with StudentProgram(file, tmp_path) as program:
         assert program.call("f") == 1
+
+
+def test_waits_for_a_processor_are_not_a_programs_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that slept for longer than it may would have waited all that time."""
+    file = tmp_path / "work.py"
+    file.write_text("import time\ndef f():\n    time.sleep(0.5)\n    return 1\n")
+    with StudentProgram(file, tmp_path) as program, pytest.raises(StudentTimeout):
+        program.call("f", seconds=0.2)
+    monkeypatch.setattr(clock, "processor_wait", lambda _: time.monotonic())
+    with StudentProgram(file, tmp_path) as program:
+        assert program.call("f", seconds=0.2) == 1
+
+
+def test_a_program_that_never_ends_is_ended_however_long_it_has_waited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "work.py"
+    file.write_text("def f():\n    while True:\n        pass\n")
+    monkeypatch.setattr(clock, "processor_wait", lambda _: 100.0 * time.monotonic())
+    with StudentProgram(file, tmp_path) as program, pytest.raises(StudentTimeout):
+        program.call("f", seconds=0.2)
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not tell")
+def test_a_process_beside_another_one_on_its_processor_is_seen_to_wait() -> None:
+    spin = (
+        f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\nwhile True: pass"
+    )
+    with ExitStack() as stack:
+        processes = []
+        for _ in range(2):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", spin]))
+            stack.callback(process.kill)
+            processes.append(process)
+        before = clock.processor_wait(processes[0].pid)
+        while clock.processor_wait(processes[0].pid) < before + 0.05:
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

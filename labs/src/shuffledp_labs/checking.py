@@ -17,6 +17,7 @@ from shuffledp_labs.errors import CheckFailure, LabUsageError, StudentFault, Stu
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import Check, CheckAttempt, Lab
 from shuffledp_labs.results import CheckResult, LabResult, Outcome
+from shuffledp_labs.student import clock
 from shuffledp_labs.student.pipes import scratch_folder
 from shuffledp_labs.student.process import StudentProgram
 from shuffledp_labs.student.source import digest_of_program, read_source
@@ -150,7 +151,7 @@ def _check_result(
 def _attempt(run: LabRun, check: Check, watcher: Watcher) -> tuple[Outcome, str, str, str]:
     """Run a check in its own folder; return outcome, message, printed output, and sandbox."""
     with scratch_folder() as scratch:
-        with StudentProgram(run.work, scratch, until=time.monotonic() + check.seconds) as program:
+        with StudentProgram(run.work, scratch, until=clock.now() + check.seconds) as program:
             attempt = CheckAttempt(
                 run.draws.child(check.name), program, scratch, watcher.progress, run.work
             )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -25,7 +24,7 @@ from shuffledp_labs.errors import (
     StudentFault,
     StudentTimeout,
 )
-from shuffledp_labs.student import wire
+from shuffledp_labs.student import clock, wire
 from shuffledp_labs.student.laws import (
     ELSEWHERE,
     BranchCoins,
@@ -86,7 +85,7 @@ class StudentProgram:
         Args:
             file: the student's `work.py`.
             scratch: the one folder that it may write, its current folder.
-            until: `time.monotonic()` at which everything has to have ended.
+            until: `clock.now()` at which everything has to have ended.
         """
         self.file = file
         self.scratch = scratch
@@ -125,7 +124,8 @@ class StudentProgram:
         Raises:
             NotWritten: the function is still the stub, or missing.
             StudentException: the function raised an exception.
-            StudentTimeout: the function took longer; its process was ended.
+            StudentTimeout: the function took longer, not counting waits for a processor; its
+                process was ended.
             StudentCrash: the process ended during the call.
             BadAnswer: the returned value cannot be sent back.
         """
@@ -196,7 +196,7 @@ class StudentProgram:
         return self._process
 
     def _load(self, source: ProgramSource) -> None:
-        left = math.inf if self.until is None else self.until - time.monotonic()
+        left = math.inf if self.until is None else self.until - clock.now()
         try:
             self._ask(
                 self.file.name, START_SECONDS, ["load", source.work, dict(source.helpers)], None
@@ -221,7 +221,7 @@ class StudentProgram:
         self, function: str, seconds: float, request: list[Any], coins: CoinSource | None
     ) -> Any:
         process = self._running()  # the start has its own time
-        deadline = time.monotonic() + seconds
+        deadline = clock.now() + seconds
         last = math.inf if self.until is None else self.until
         call = _Call(process, self._life, coins)
         try:
@@ -258,13 +258,13 @@ class _Branches:
         self._function = function
         self._arguments = arguments
         _ = program.box  # the start has its own time
-        self._end = time.monotonic() + seconds
+        self._end = clock.now() + seconds
 
     def branch(self, coins: BranchCoins) -> Any:
         """See `laws.Walker`. The request looks like a call with drawn coins."""
         request = ["call", self._function, self._arguments, {}]
         return self._program._ask(  # noqa: SLF001
-            self._function, max(0.1, self._end - time.monotonic()), request, coins
+            self._function, max(0.1, self._end - clock.now()), request, coins
         )
 
 
@@ -287,10 +287,10 @@ class _Call:
         while True:
             kind, rest = self._frame(self._process.receive(deadline))
             if kind in {"callback", "coin"}:
-                started = time.monotonic()
+                started = clock.now()
                 reply = self._reply(kind, rest)
                 # The grader's own time is not the student's.
-                deadline = min(last, deadline + time.monotonic() - started)
+                deadline = min(last, deadline + clock.now() - started)
                 self._send(reply, deadline)
                 continue
             self.answered = True
