@@ -207,8 +207,9 @@ def attained_totals(
     HS = δ + δ1 (1 + e^E0), and there δ(E) >= δ.
     """
     distance = np.array(steps, dtype=np.int64)
-    loose = noise.least(distance, delta, 0.0)[1]
-    goal = (delta + clamped * (1.0 + np.exp(np.minimum(loose * (1 + 1e-6), 700.0)))) * (1.0 + 1e-9)
+    # Never below E0, so that the goal is never too low.
+    above, _ = noise.least(distance, delta, 0.0)
+    goal = (delta + clamped * (1.0 + np.exp(np.minimum(above, 700.0)))) * (1.0 + 1e-9)
     low = np.where(goal < 1.0, noise.least(distance, np.minimum(goal, 0.999), 0.0)[1], 0.0)
     exactly = [0.0 if exact is None else exact.epsilon(step, delta) for step in steps]
     return [max(pair) for pair in zip(low.tolist(), exactly, strict=True)]
