@@ -28,14 +28,14 @@ CORES = os.cpu_count() or 1
 
 
 async def demo_ratio() -> float:
-    """Print and return the time of a k-RR demo round relative to its bare cryptography.
+    """Print and return the time of a demo round of many messages relative to its bare cryptography.
 
     Start-up is excluded; both run on all cores.
 
     The bare work is done right after the round, on the same clock: what else the machine does slows
     both.
     """
-    options = DemoOptions(mechanism="krr-histogram")
+    options = DemoOptions(mechanism="geo-shuffle")
     column = load_column(None, None, users=options.users, max_value=options.max_value)
     with tempfile.TemporaryDirectory() as folder:
         report = (
