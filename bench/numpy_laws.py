@@ -12,16 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import (
-    BloomRappor,
-    DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
-    LocalLaplace,
     Mechanism,
     OneBitShuffle,
     QuantisedRR,
-    RapporHistogram,
     RRShuffle,
     SGDLShuffle,
     SplitMix,
@@ -57,13 +53,6 @@ def _(spec: KRRHistogram, values: Integers, generator: np.random.Generator) -> I
 
 
 @randomise_all.register
-def _(spec: DummyHistogram, values: Integers, generator: np.random.Generator) -> Integers:
-    """The value or a uniform symbol; `Spec.count_sent` draws the dummies."""
-    blanket = generator.random(values.shape) < float(spec.blanket)
-    return np.where(blanket, generator.integers(spec.symbols, size=values.shape), values)
-
-
-@randomise_all.register
 def _(spec: HadamardHistogram, values: Integers, generator: np.random.Generator) -> Integers:
     """A uniform index, with one bit corrected if it must lie in the half of the value."""
     blanket = generator.random(values.shape) < float(spec.blanket)
@@ -71,27 +60,6 @@ def _(spec: HadamardHistogram, values: Integers, generator: np.random.Generator)
     row = values + 1
     outside = np.bitwise_count(index & row) % 2 == 1
     return np.where(outside & ~blanket, index ^ (row & -row), index)
-
-
-@randomise_all.register
-def _(spec: RapporHistogram, values: Integers, generator: np.random.Generator) -> Integers:
-    """One bit at a time; without a permanent response, a report depends only on p* and q*."""
-    low, high = (float(chance) for chance in spec.report_chances)
-    answers = np.zeros(values.shape, dtype=np.int64)
-    for symbol in range(spec.symbols):
-        ones = generator.random(values.shape) < np.where(values == symbol, high, low)
-        answers |= ones.astype(np.int64) << symbol
-    return answers
-
-
-@randomise_all.register
-def _(spec: BloomRappor, values: Integers, generator: np.random.Generator) -> Integers:
-    cohorts = generator.integers(spec.cohorts, size=values.shape)
-    filters = spec.shape.masks[cohorts, values]
-    for bit in range(spec.bits):
-        flips = generator.random(values.shape) < float(spec.flip)
-        filters ^= flips.astype(np.int64) << bit
-    return cohorts << spec.bits | filters
 
 
 @randomise_all.register
@@ -126,13 +94,6 @@ def _(spec: GeoShuffle, values: Integers, generator: np.random.Generator) -> Int
     # numpy's geometric numbers begin at 1, not 0; in the difference that goes away.
     noise = generator.geometric(success, values.shape) - generator.geometric(success, values.shape)
     return _clamp(spec, values + noise)
-
-
-@randomise_all.register
-def _(spec: LocalLaplace, values: Integers, generator: np.random.Generator) -> Integers:
-    success = -np.expm1(-float(spec.epsilon_geo))
-    noise = generator.geometric(success, values.shape) - generator.geometric(success, values.shape)
-    return np.clip(values + noise, 0, spec.max_value)
 
 
 @randomise_all.register

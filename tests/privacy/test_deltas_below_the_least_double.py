@@ -52,3 +52,9 @@ def test_reports_that_do_not_depend_on_values_need_no_delta() -> None:
         sdp.HadamardHistogram(symbols=3, blanket=Fraction(1)),
     ):
         assert delta_bounds(spec, Setting(100, 100), 0.0).certified == 0.0
+
+
+def test_an_epsilon_that_is_a_whole_number_is_taken() -> None:
+    spec = sdp.SGDLShuffle(max_value=9, noise_epsilon=Fraction(455, 4096), shares=1900, padding=119)
+    setting = Setting(2000, 1900)
+    assert delta_bounds(spec, setting, 1) == delta_bounds(spec, setting, 1.0)

@@ -131,11 +131,13 @@ def domain_of(spec: object) -> int | None:
 def delta_bounds(spec: object, setting: Setting, epsilon: float) -> Bounds:
     """δ of one round at `epsilon`. Certified never below, attained never above the truth.
 
-    A certified 0 is meant: a positive δ below the least double is certified as the least double.
+    Below ε_L no δ is certified as 0: a positive one that is smaller than any double is certified as
+    the least double.
     """
-    bounds = analysis_of(spec).delta(setting, epsilon)
+    # A whole number would make arrays of whole numbers.
+    bounds = analysis_of(spec).delta(setting, float(epsilon))
     if bounds.certified == 0.0 and epsilon < corrupted_bounds(spec, setting, 0.0).epsilon:
-        # Nothing proves that no δ is needed before ε_L, so this 0 may be one by underflow.
+        # Nothing proves that no δ is needed below ε_L: this 0 may come from underflow.
         return replace(bounds, certified=LEAST_DOUBLE)
     return bounds
 

@@ -9,24 +9,21 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 MOST_GRANTED: Final = 0.9
 """Most of a wait that counts as one for a processor: a program that never ends is ended at last."""
 
-_granted = [0.0]
-"""Seconds that were taken out of the time of this process so far."""
-
 
 def now() -> float:
-    """Seconds on this process's clock: those of `time.monotonic()` without granted ones."""
-    return time.monotonic() - _granted[0]
+    """Seconds on the clock of this process: those of `time.monotonic()` without granted waits."""
+    return time.monotonic() - ProcessorWaits.granted
 
 
 def processor_wait(pid: int) -> float:
-    """Seconds for which a process, all below it, and this one have waited for a processor so far.
+    """Seconds for which a process, its descendants and this process have waited for a processor.
 
-    Of their main threads; 0 where the system does not tell (other systems than Linux).
+    The waits of their main threads since their starts; 0 on systems other than Linux.
     """
     total = _wait_of("self")
     waiting = [str(pid)]
@@ -45,7 +42,13 @@ def _wait_of(process: str) -> float:
 
 
 class ProcessorWaits:
-    """The waits of one program for a processor, which are granted when its time is over."""
+    """The waits of one program for a processor, which are granted when its time is over.
+
+    Attributes:
+        granted: seconds granted to all programs of this process so far.
+    """
+
+    granted: ClassVar[float] = 0.0
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -58,5 +61,5 @@ class ProcessorWaits:
         # A process that has ended takes its waits with it.
         seconds = max(0.0, min(seen - self._seen, MOST_GRANTED * (looked - self._looked)))
         self._seen, self._looked = seen, looked
-        _granted[0] += seconds
+        ProcessorWaits.granted += seconds
         return seconds
