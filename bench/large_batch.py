@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import logging
 import os
 import sys
 import tempfile
@@ -28,11 +29,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
+from rich.console import Console
 
 from bench.machine import children_of, machine, peak_resident
+from shuffledp.progress import Stages
 from shuffledp_core.documents.models import BatchHeader, Party
 from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import BadBatchError
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.onion.acceleration import engine
 from shuffledp_core.onion.geometry import Geometry
@@ -53,6 +58,12 @@ STEP = 2**16
 """Messages that are sealed at a time."""
 
 PATIENCE_SECONDS = 1800.0
+
+_STAGES = {
+    node_pb2.ROUND_PHASE_MIXING: "mixing",
+    node_pb2.ROUND_PHASE_RELAYING: "sending",
+    node_pb2.ROUND_PHASE_DONE: "sending",
+}
 OPEN_MILLISECONDS = 3 * 3_600_000
 
 
@@ -85,7 +96,8 @@ class CountingSink:
             self._count(np.frombuffer(data[:cut], dtype=np.uint8).reshape(-1, width))
         header = verify_from(self.sender, Signed.from_bytes(first.header), BatchHeader)
         if digest.hexdigest() != header.digest or rest:
-            raise RuntimeError("the batch is not the one that its header commits to")
+            # That of a sender that was killed, which starts again and sends the whole batch.
+            raise BadBatchError("the batch is not the one that its header commits to")
         self.arrived.set()
         return batch_pb2.AddBatchResponse()
 
@@ -108,7 +120,7 @@ def _seal_onions(
     return b"".join(seal_records(geometry, round_id, keys, 1, messages, [os.urandom] * count))
 
 
-def _write_onions(file: BinaryIO, round_: Round, records: int) -> str:
+def _write_onions(file: BinaryIO, round_: Round, records: int, stages: Stages) -> str:
     """Seal the messages for node 2 into a file, on all cores; return the file's SHA-256 in hex."""
     digest = hashlib.sha256()
     seal = partial(_seal_onions, round_.geometry, round_.round_id, round_.public_keys())
@@ -122,15 +134,17 @@ def _write_onions(file: BinaryIO, round_: Round, records: int) -> str:
             for packed in pool.map(seal, some, counts):
                 digest.update(packed)
                 file.write(packed)
+            stages.update("sealing", some[-1] + counts[-1], records)
     return digest.hexdigest()
 
 
 class KilledNode:
     """Node 2 as a process that is killed and started again, with the peak memory of all of it."""
 
-    def __init__(self, world: World, round_id: str) -> None:
+    def __init__(self, world: World, round_id: str, stages: Stages) -> None:
         self._world = world
         self._round_id = round_id
+        self._stages = stages
         self._process: asyncio.subprocess.Process | None = None
         self.peaks: dict[str, int] = {}
 
@@ -163,6 +177,7 @@ class KilledNode:
         """Return once this share of the phase is done, or the phase is over."""
         async for status in self._world.watch("node-2", self._round_id):
             self.measure()
+            self._stages.update(_STAGES.get(status.phase, "other"), status.done, status.total)
             if status.phase == node_pb2.ROUND_PHASE_FAILED:
                 raise RuntimeError(status.reason)
             if status.phase > phase or (
@@ -171,7 +186,7 @@ class KilledNode:
                 return
 
 
-async def _play(folder: Path, records: int) -> None:
+async def _play(folder: Path, records: int, stages: Stages) -> None:
     users = records // MESSAGES
     world = World(folder)
     try:
@@ -191,18 +206,20 @@ async def _play(folder: Path, records: int) -> None:
         source = folder / "sealed"
         began = time.perf_counter()
         with source.open("wb") as file:
-            digest = _write_onions(file, round_, records)
+            digest = _write_onions(file, round_, records, stages)
         print(f"  {records:,} messages sealed in {time.perf_counter() - began:.0f} s", flush=True)
         sink = CountingSink(world.roster.party("node-2"), round_.geometry, records)
         world.sink = sink  # type: ignore[assignment]
         await world.start_analyst()
-        await _mix(world, round_, source, digest, sink)
+        await _mix(world, round_, source, digest, sink, stages)
     finally:
         await world.close()
 
 
-async def _mix(world: World, round_: Round, source: Path, digest: str, sink: CountingSink) -> None:
-    node = KilledNode(world, round_.round_id)
+async def _mix(
+    world: World, round_: Round, source: Path, digest: str, sink: CountingSink, stages: Stages
+) -> None:
+    node = KilledNode(world, round_.round_id, stages)
     await node.start()
     header = world.deployment.identity_of("node-1").sign(
         BatchHeader(
@@ -256,10 +273,17 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, help="where there is room for 200 bytes a message")
     options = parser.parse_args()
+    # The nodes that are killed end calls in both directions, which gRPC would log with a traceback.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     used = engine()
     print(f"{machine()}; accelerator: {used.path if used else 'none (make accel)'}")
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        asyncio.run(_play(Path(folder), options.records))
+    with (
+        tempfile.TemporaryDirectory(dir=options.folder) as folder,
+        Stages(Console(stderr=True)) as stages,
+    ):
+        asyncio.run(_play(Path(folder), options.records, stages))
 
 
 if __name__ == "__main__":
