@@ -528,7 +528,7 @@ def test_keys_of_another_deployment_open_nothing(running: LocalSystem, tmp_path:
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 1
     assert "analyst does not answer" in done.stderr
-    assert "another deployment" in done.stderr
+    assert "belong to this deployment?" in done.stderr
     assert not done.stdout
 
 
