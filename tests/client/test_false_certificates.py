@@ -57,6 +57,7 @@ from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.pki import Deployment, write_client
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
+from shuffledp_privacy.sums.sgdl import local_total
 
 HARDLY = Fraction(1, 10**9)
 NO_NOISE: list[Mechanism] = [
@@ -236,12 +237,15 @@ def test_the_device_computes_the_accountants_local_epsilon(
 
 
 @pytest.mark.parametrize("shares", [2, 3, 50, 10**6])
-@pytest.mark.parametrize("distance", [1, 2, 30, 10**4])
-@pytest.mark.parametrize("rate", [Fraction(3), Fraction(1, 3), Fraction(1, 1000)])
+@pytest.mark.parametrize("distance", [1, 2, 30, 1891, 10**4])
+@pytest.mark.parametrize(
+    "rate",
+    [Fraction(10**14, 3), Fraction(7221, 10), Fraction(3), Fraction(1, 3), Fraction(1, 1000)],
+)
 def test_the_local_epsilon_of_shared_noise_is_exact_and_never_below(
     rate: Fraction, shares: int, distance: int
 ) -> None:
-    with mpmath.workdps(30):
+    with mpmath.workdps(60):
         epsilon, share = mpmath.mpf(rate.numerator) / rate.denominator, mpmath.mpf(1) / shares
         decay = mpmath.exp(-2 * epsilon)
         at_zero = mpmath.hyp2f1(share, share, 1, decay)
@@ -251,8 +255,9 @@ def test_the_local_epsilon_of_shared_noise_is_exact_and_never_below(
             - mpmath.loggamma(share)
             - mpmath.loggamma(distance + 1)
         )
-        truth = float(distance * epsilon + mpmath.log(at_zero / at_distance) - first)
-    assert truth <= noisy_report(rate, shares, distance) <= truth * (1 + 1e-9) + 1e-7
+        truth = distance * epsilon + mpmath.log(at_zero / at_distance) - first
+        assert truth <= noisy_report(rate, shares, distance) <= truth * (1 + 1e-9) + 1e-7
+        assert truth <= local_total(rate, shares, distance)
 
 
 @pytest.mark.parametrize("spec", [spec for spec in LOCAL if spec.domain > 3], ids=str)

@@ -123,7 +123,7 @@ def test_the_divergence_brackets_a_full_sum(shape: float) -> None:
             assert upper[0] - lower[0] <= 1e-8 + 1e-6 * truth
 
 
-@given(st.fractions(min_value=Fraction(1, 1000), max_value=700, max_denominator=10**6))
+@given(st.fractions(min_value=Fraction(1, 1000), max_value=667, max_denominator=10**6))
 @example(Fraction(62_909, 9_077))
 @settings(max_examples=300)
 def test_the_ratio_of_an_exact_rational_is_never_more_noise_than_there_is(
@@ -134,11 +134,7 @@ def test_the_ratio_of_an_exact_rational_is_never_more_noise_than_there_is(
         truth = mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
         found = mpmath.mpf(rounded_ratio(epsilon))
         assert found <= truth
-        assert (
-            found
-            >= truth * (1 - (16 + 4 * float(epsilon)) * mpmath.mpf(2) ** -53)
-            - mpmath.mpf(2) ** -1073
-        )
+        assert found >= truth * (1 - (16 + 4 * float(epsilon)) * mpmath.mpf(2) ** -53)
 
 
 def test_two_representations_of_a_large_sum_agree() -> None:

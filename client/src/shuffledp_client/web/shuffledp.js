@@ -766,7 +766,7 @@ function dummyCounts(slots, rate) {
 const logOdds = (p) => log1p(+Ratio.of(2).times(complement(p)).over(p)) * UP;
 
 function dilute(epsilon, share) {
-  if (epsilon > LARGEST_EPSILON) return share > 0 ? epsilon + ln(share) + 1e-12 : 0;
+  if (epsilon > LARGEST_EPSILON) return share > 0 ? ln(share + exp(-epsilon)) + epsilon * UP : 0;
   return log1p(share * expm1(epsilon)) * UP;
 }
 
@@ -919,7 +919,7 @@ function noisyReport(rate, shares, distance) {
     atDistance += near * far * power;
   }
   atZero += (near * near * power) / -expm1(-2 * rate);
-  return distance * rate + ln(atZero / atDistance) - first + 1e-10 + 1e-15 * lnGamma(distance + 2);
+  return (distance * rate + ln(atZero / atDistance) - first + 1e-10 + 1e-15 * lnGamma(distance + 2)) * UP;
 }
 
 const QUANTILE = 1.9601352; // of the normal law at 1 - 0.025 + 1e-5, rounded up

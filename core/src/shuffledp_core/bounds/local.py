@@ -42,8 +42,9 @@ def dilute(epsilon: float, share: Fraction) -> float:
 
     Rounded up.
     """
-    if epsilon > 700:  # e^ε overflows; the difference is below the rounding
-        return epsilon + math.log(share) + 1e-12 if share > 0 else 0.0
+    if epsilon > 700:  # e^ε overflows; e^-ε is then below 1e-304
+        ratio = float(share) + math.exp(-epsilon)
+        return math.log(ratio) + epsilon * ROUNDING if share > 0 else 0.0
     return math.log1p(float(share) * math.expm1(epsilon)) * ROUNDING
 
 
@@ -83,4 +84,4 @@ def noisy_report(rate: Fraction, shares: int, distance: int) -> float:
     # Terms fall, so that those left out add less than the last one times 1/(1 - φ²).
     at_zero += near * near * power / -math.expm1(-2 * epsilon)
     rounding = 1e-10 + 1e-15 * math.lgamma(distance + 2)
-    return distance * epsilon + math.log(at_zero / at_distance) - first + rounding
+    return (distance * epsilon + math.log(at_zero / at_distance) - first + rounding) * ROUNDING

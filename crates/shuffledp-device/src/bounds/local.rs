@@ -23,7 +23,7 @@ fn response(symbols: u64, blanket: Ratio) -> f64 {
 /// ln(1 + s (e^ε - 1)): a report that depends on the value with probability s only.
 fn dilute(epsilon: f64, share: f64) -> f64 {
     if epsilon > 700.0 {
-        return if share > 0.0 { epsilon + share.ln() + 1e-12 } else { 0.0 };
+        return if share > 0.0 { (share + (-epsilon).exp()).ln() + epsilon * UP } else { 0.0 };
     }
     (share * epsilon.exp_m1()).ln_1p() * UP
 }
@@ -51,7 +51,7 @@ fn noisy_report(rate: f64, shares: u64, distance: u64) -> f64 {
         at_distance += near * far * power;
     }
     at_zero += near * near * power / -(-2.0 * rate).exp_m1();
-    d * rate + (at_zero / at_distance).ln() - first + 1e-10 + 1e-15 * ln_gamma(d + 2.0)
+    (d * rate + (at_zero / at_distance).ln() - first + 1e-10 + 1e-15 * ln_gamma(d + 2.0)) * UP
 }
 
 /// Total ε_L, in nats, of a change of the value by `distance`; infinite where nothing is left.

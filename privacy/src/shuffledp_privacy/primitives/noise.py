@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,19 @@ CONTOUR_FROM = 64.0
 """Smallest r for the contour sum: the law is then close to a Gaussian and few nodes are enough."""
 
 
+LEAST_RATIO: Final = 1e-290
+"""Smallest φ that is not taken for 0: its product with a share of 1e-9 still has all digits."""
+
+
 def rounded_ratio(epsilon: Fraction) -> float:
-    """φ = exp(-epsilon) as a float, rounded down, so that the noise is never overstated."""
+    """φ = exp(-epsilon) as a float, rounded down, so that the noise is never overstated.
+
+    0, which is no noise, below `LEAST_RATIO`.
+    """
     rate = float(epsilon)
     # The rounding of ε to a double is relative, so that φ may be off by ε 2^-53 of itself.
-    return max(0.0, math.exp(-rate) * (1.0 - (4 + 2 * rate) * UNIT) - 2.0**-1074)
+    ratio = math.exp(-rate) * (1.0 - (4 + 2 * rate) * UNIT)
+    return ratio if ratio >= LEAST_RATIO else 0.0
 
 
 class SumNoise(Protocol):
@@ -236,7 +244,7 @@ class ContourNoise:
 
 @dataclass(frozen=True, slots=True)
 class NoNoise:
-    """`SumNoise` if φ is 0 in double precision (ε above 745), so that the sum is revealed."""
+    """`SumNoise` if φ is taken for 0 (ε above 667), so that the sum is revealed."""
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:  # noqa: ARG002
         """Trivial bounds of HS_E: 1 from above, 0 from below."""

@@ -313,8 +313,10 @@ def _recurrence(
     for m in range(
         first, 0, -1
     ):  # downward, where the recurrence contracts; upward the other solution would take over
-        current = ratio * (m - below) / (square * m - ratio * (m + below) * following)
-        error = error * abs(m + below) / (m - below) * current * following + _STEP_ERROR
+        # Not m - below, which for a small shape has lost its digits at m = 1.
+        weight = (m - 1) + shape
+        current = ratio * weight / (square * m - ratio * (m + below) * following)
+        error = error * abs(m + below) / weight * current * following + _STEP_ERROR
         if m <= length:
             ratios[m], tails[m] = current, stack
             worst = max(worst, error)

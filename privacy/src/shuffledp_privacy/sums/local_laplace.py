@@ -26,7 +26,7 @@ from shuffledp_privacy.local.flags import COARSE, LEAST_BLANKET, MARGIN, RARE, I
 from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.excess import Draw, mean_excess
 from shuffledp_privacy.primitives.inversion import TOLERANCE, attained_epsilon, certified_epsilon
-from shuffledp_privacy.primitives.noise import rounded_ratio
+from shuffledp_privacy.primitives.noise import LEAST_RATIO, rounded_ratio
 from shuffledp_privacy.primitives.tails import Floats, outward
 from shuffledp_privacy.sums.common import chord, distances, is_metric, probes
 
@@ -407,6 +407,7 @@ def two_outputs(rate: Fraction, honest: int, *, noisier: bool = False) -> TwoOut
     ratio = Fraction(rounded_ratio(rate))
     if noisier:
         # Rounded down by at most 5 + 2 ε_geo units.
+        ratio = max(ratio, Fraction(LEAST_RATIO))
         ratio = min(Fraction(1), ratio * (1 + math.ceil(8 + 4 * rate) * Fraction(1, 2**53)))
     low = ratio / (1 + ratio)
     return TwoOutputs(1 - low, low, honest)
