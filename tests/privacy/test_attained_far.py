@@ -6,9 +6,18 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from shuffle_oracle import Law, epsilon_of_laws, laplace_noise, noisy_report, share_noise, sum_pairs
+from shuffle_oracle import (
+    Law,
+    epsilon_of_laws,
+    laplace_noise,
+    modular_pairs,
+    noisy_report,
+    share_noise,
+    sum_pairs,
+    worst_epsilon,
+)
 
-from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle, SplitMix
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
@@ -28,6 +37,21 @@ def _orders(
         epsilon_of_laws(one, other, delta)
         for one, other in ((pair.one, pair.other), (pair.other, pair.one))
     ]
+
+
+@pytest.mark.parametrize("delta", [0.9991, 0.99998, 0.999999998])
+def test_nothing_above_the_truth_is_attained_at_a_delta_near_one(delta: float) -> None:
+    """Before: the ε of δ = 0.999 was stated for every larger δ."""
+    rate, users = Fraction(7), 3
+    spec = SGDLShuffle(max_value=3, noise_epsilon=rate, shares=users, padding=2)
+    orders = _orders(share_noise(rate, users, 6), 3, 2, users, 0, delta)
+    bounds = epsilon_bounds(spec, Setting(users, users), delta)
+    assert bounds.attained <= max(orders) <= bounds.certified
+    ring = SplitMix(max_value=7, noise_epsilon=rate, shares=users, modulus=256, pieces=17)
+    pairs = modular_pairs(share_noise(rate, users, 7), users, 256, [7])
+    exact = worst_epsilon(pairs, delta, metric=False)
+    bounds = epsilon_bounds(ring, Setting(users, users), delta)
+    assert bounds.attained <= exact * (1 + 1e-12) <= bounds.certified
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,7 @@ def attained_totals(
     # Never below E0, so that the goal is never too low.
     above, _ = noise.least(distance, delta, 0.0)
     goal = (delta + clamped * (1.0 + np.exp(np.minimum(above, 700.0)))) * (1.0 + 1e-9)
-    low = np.where(goal < 1.0, noise.least(distance, np.minimum(goal, 0.999), 0.0)[1], 0.0)
+    reachable = goal < 1.0
+    low = np.where(reachable, noise.least(distance, np.where(reachable, goal, 0.5), 0.0)[1], 0.0)
     exactly = [0.0 if exact is None else exact.epsilon(step, delta) for step in steps]
     return [max(pair) for pair in zip(low.tolist(), exactly, strict=True)]
