@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from shuffledp.progress import Stages
+from shuffledp_adversary.attacks.exchange.rounds import charge_of
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import UnreachableError
@@ -65,6 +66,12 @@ async def ended(system: LocalSystem, round_id: str) -> Signed:
                 read_result(system.deployment, signed)
                 return signed
     raise UnreachableError("the analyst stopped reporting")
+
+
+async def until_released(system: LocalSystem, round_id: str) -> None:
+    """Wait until the budget is back: after the announcement, if a node answered too late for it."""
+    while await charge_of(system, round_id) != "released":  # noqa: ASYNC110 - another process does it
+        await asyncio.sleep(0.05)
 
 
 async def within_a_minute(work: Awaitable[T]) -> T:

@@ -6,14 +6,12 @@ The test plays the analyst: it has a certificate for which nothing is charged an
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import signal
 
 import pytest
-from rounds_for_tests import restart, small_plan, within_a_minute
+from rounds_for_tests import restart, small_plan, until_released, within_a_minute
 
-from shuffledp_adversary.attacks.exchange.rounds import charge_of
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import ExpiredDocumentError
@@ -23,11 +21,6 @@ from shuffledp_ops.keys.pki import ANALYST
 from shuffledp_ops.rounds.running import abort_round, control_of, open_round
 from shuffledp_proto.v1 import node_pb2, node_pb2_grpc
 from shuffledp_sim.system.processes import STOP_SECONDS, LocalSystem
-
-
-async def released(system: LocalSystem, round_id: str) -> None:
-    while await charge_of(system, round_id) != "released":  # noqa: ASYNC110 - another process does it
-        await asyncio.sleep(0.05)
 
 
 async def prepare(system: LocalSystem, name: str, certificate: bytes, position: int) -> None:
@@ -50,7 +43,7 @@ async def test_restored_nodes_do_not_take_part_in_a_round_that_costs_nothing(
     async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
         await abort_round(control, opened.round_id, "for the test")
-    await within_a_minute(released(system, opened.round_id))
+    await within_a_minute(until_released(system, opened.round_id))
     for name in system.route:
         system.processes[name].signal_group(signal.SIGTERM)
         system.processes[name].wait(STOP_SECONDS)
