@@ -26,7 +26,7 @@ help:
 	@echo "make test-labs   the labs' solutions and wrong programs; INSTANCES=200 SYSTEMS=20 (3 CPU hours) before a term, LAB=09 for one lab"
 	@echo "make test-class  CLASS=200 submissions of a lab, ten of them hostile, are graded to a complete table (8 min)"
 	@echo "make device-test the device in Rust against the test vectors, and its C library; needs cargo"
-	@echo "make fuzz        the accountant against an independent oracle (hours); CASES=2000 SEED=7 ONLY=123 FROM=123 KINDS=split-mix SECONDS=600"
+	@echo "make fuzz        the accountant against an independent oracle (hours); CASES=2000 SEED=7 ONLY=123 FROM=123 KINDS=split-mix SECONDS=600 EXTREME=1"
 	@echo "make fuzz-rechecks hostile certificates whose check takes long; SECONDS=90 SEED=7"
 	@echo "make bench       speed, as ratios within one run"
 	@echo "make soak        a system under attack for MINUTES=10"
@@ -147,7 +147,7 @@ accel-sanitize:
 	cd accel && valgrind --quiet --error-exitcode=1 target/memcheck/release/examples/secrets
 
 fuzz: .venv/synced
-	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(FROM),--from $(FROM)) $(if $(KINDS),--kinds $(KINDS)) $(if $(SECONDS),--seconds $(SECONDS))
+	$(RUN) python tests/oracle/fuzz.py --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(FROM),--from $(FROM)) $(if $(KINDS),--kinds $(KINDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(EXTREME),--extreme)
 
 fuzz-rechecks: .venv/synced
 	$(RUN) python tests/oracle/fuzz_rechecks.py $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))

@@ -46,21 +46,25 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 
 def run(
-    seed: int, numbers: Sequence[int], seconds: float, kinds: Sequence[str] = KINDS
+    seed: int,
+    numbers: Sequence[int],
+    seconds: float,
+    kinds: Sequence[str] = KINDS,
+    *,
+    extreme: bool = False,
 ) -> list[Verdict]:
     """Judges these cases, as many as begin in time.
 
     Says at once what is wrong, and how to see it again.
     """
     verdicts: list[Verdict] = []
-    again = f"make fuzz SEED={seed}" + (
-        "" if tuple(kinds) == KINDS else f" KINDS={','.join(kinds)}"
-    )
+    again = f"make fuzz SEED={seed}" + " EXTREME=1" * extreme
+    again += "" if tuple(kinds) == KINDS else f" KINDS={','.join(kinds)}"
     began = time.monotonic()
     for number in numbers:
         if time.monotonic() - began > seconds:
             break
-        verdict = judge(draw(seed, number, kinds))
+        verdict = judge(draw(seed, number, kinds, extreme=extreme))
         # Thousands of laws would fill the memory; nobody looks at them again.
         verdicts.append(replace(verdict, case=replace(verdict.case, pairs=())))
         for violation in verdict.violations:
@@ -91,6 +95,9 @@ def main() -> None:
     parser.add_argument(
         "--kinds", default=",".join(KINDS), help="what is drawn in turn; default: %(default)s"
     )
+    parser.add_argument(
+        "--extreme", action="store_true", help="chances near 0 and near 1, and δ near 1"
+    )
     options = parser.parse_args()
     kinds = options.kinds.split(",")
     if unknown := {*kinds} - {*KINDS}:
@@ -98,7 +105,7 @@ def main() -> None:
     seed = secrets.randbelow(10**6) if options.seed is None else options.seed
     _say(f"seed {seed}")
     numbers = range(options.first, options.cases) if options.only is None else [options.only]
-    verdicts = run(seed, numbers, options.seconds, kinds)
+    verdicts = run(seed, numbers, options.seconds, kinds, extreme=options.extreme)
     if options.only is not None:
         _say("\n".join(str(verdict) for verdict in verdicts))
     _say(f"{len(verdicts)} cases\n{table(verdicts)}")

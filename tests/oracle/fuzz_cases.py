@@ -14,6 +14,7 @@ import numpy as np
 import shuffle_oracle as oracle
 from fuzz_bloom import ONE_MESSAGE_CASES
 from fuzz_columns import COLUMN_CASES
+from fuzz_draws import Extremes, Numbers, draw_chance, draw_delta, draw_users, log_uniform
 from msgspec import structs
 
 from shuffledp_core.errors import CannotCertify
@@ -57,8 +58,6 @@ MOST_POINTS: Final = 25_000
 MOST_BITS: Final = 1000
 """Most bits of which datasets with one other user between the ends are tried, too."""
 
-Numbers = np.random.Generator
-
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -94,17 +93,18 @@ class Verdict:
     violations: tuple[str, ...]
 
 
-def draw(seed: int, number: int, kinds: Sequence[str] = KINDS) -> Case:
+def draw(seed: int, number: int, kinds: Sequence[str] = KINDS, *, extreme: bool = False) -> Case:
     """The case of this number: the same for the same seed and kinds, whatever was drawn before."""
-    numbers = np.random.default_rng([seed, number])
+    bits = np.random.PCG64([seed, number])
+    numbers = Extremes(bits) if extreme else np.random.Generator(bits)
     kind = kinds[number % len(kinds)]
     adjacency = list(Adjacency)[number // len(kinds) % 2]
     while True:
-        users = _users(numbers)
+        users = draw_users(numbers)
         honest = users if numbers.random() < 0.7 else int(numbers.integers(1, users + 1))
         setting = Setting(users, honest, adjacency)
         try:
-            case = _DRAWN[kind](numbers, setting, _delta(numbers))
+            case = _DRAWN[kind](numbers, setting, draw_delta(numbers))
         except CannotCertify:  # no mechanism of the kind meets the target that was drawn
             continue
         if case is not None:
@@ -119,7 +119,8 @@ def judge(case: Case) -> Verdict:
         found = epsilon_bounds(case.spec, case.setting, case.delta)
     except CannotCertify:
         return Verdict(case, None, ())
-    if math.isinf(exact) and found.certified > REACH:
+    farthest = max(pair.distance for pair in case.pairs) if metric else 1
+    if math.isinf(exact) and found.certified * farthest > REACH:
         return Verdict(case, None, ())
     wrong = _disorder("epsilon", found.certified, exact, found.attained, complete=case.complete)
     if case.target is not None and found.certified > case.target * (1 + ROUNDING):
@@ -149,31 +150,9 @@ def _disorder(
     return wrong
 
 
-def _users(numbers: Numbers) -> int:
-    if numbers.random() < 0.2:
-        return int(numbers.choice([1, 2, 3, 200]))
-    return round(math.exp(numbers.uniform(0, math.log(200))))
-
-
-def _delta(numbers: Numbers) -> float:
-    if numbers.random() < 0.1:
-        return float(numbers.choice([1e-12, 0.5, 0.9]))
-    return float(10 ** numbers.uniform(-12, -1))
-
-
-def _log_uniform(numbers: Numbers, low: float, high: float) -> float:
-    return math.exp(numbers.uniform(math.log(low), math.log(high)))
-
-
-def _chance(numbers: Numbers) -> Fraction:
-    if numbers.random() < 0.1:
-        return Fraction(str(numbers.choice(["1/1000000", "1/1000", "999/1000", "1"])))
-    return Fraction(max(1, round(4096 * _log_uniform(numbers, 0.002, 1))), 4096)
-
-
 def _target(numbers: Numbers, setting: Setting, delta: float, max_value: int) -> Target:
     per_unit = max_value if setting.adjacency is Adjacency.METRIC else 1
-    epsilon = _log_uniform(numbers, 0.1, 8) / math.sqrt(per_unit)
+    epsilon = log_uniform(numbers, 0.1, 8) / math.sqrt(per_unit)
     return Target(
         epsilon,
         delta,
@@ -196,7 +175,7 @@ def _krr(numbers: Numbers, setting: Setting, delta: float) -> Case:
         else None
     )
     if target is None:
-        spec: Any = KRRHistogram(symbols=symbols, blanket=_chance(numbers))
+        spec: Any = KRRHistogram(symbols=symbols, blanket=draw_chance(numbers))
     else:
         spec = calibrate("krr-histogram", target)
     rest = setting.honest - 1
@@ -219,7 +198,7 @@ def _hadamard(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     symbols = int(numbers.choice([2, 3, 4, 7, 12, 100, 1000]))
     target = _target(numbers, setting, delta, symbols - 1) if numbers.random() < 0.3 else None
     if target is None:
-        spec: Any = HadamardHistogram(symbols=symbols, blanket=_chance(numbers))
+        spec: Any = HadamardHistogram(symbols=symbols, blanket=draw_chance(numbers))
     else:
         spec = calibrate("hadamard-histogram", target)
     rows, rest = oracle.hadamard_rows(symbols, spec.blanket), setting.honest - 1
@@ -247,11 +226,11 @@ def _users_dummies(
     target = _target(numbers, setting, delta, symbols - 1) if numbers.random() < 0.3 else None
     if target is None:
         slots = int(numbers.integers(1, 6))
-        spec: Any = DummyHistogram(symbols=symbols, slots=slots, fill=_chance(numbers))
+        spec: Any = DummyHistogram(symbols=symbols, slots=slots, fill=draw_chance(numbers))
         if after_krr:
-            spec = structs.replace(spec, blanket=_chance(numbers) * Fraction(4095, 4096))
+            spec = structs.replace(spec, blanket=draw_chance(numbers) * Fraction(4095, 4096))
     else:
-        limit = _log_uniform(numbers, 0.5, 10) if after_krr else None
+        limit = log_uniform(numbers, 0.5, 10) if after_krr else None
         spec = calibrate("dummy-histogram", replace(target, epsilon_local=limit))
     arguments = (symbols, spec.slots, spec.fill)
     if after_krr:
@@ -268,9 +247,10 @@ def _rappor(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     symbols = int(numbers.choice([2, 3, 4, 7, 31]))
     target = _target(numbers, setting, delta, symbols - 1) if numbers.random() < 0.3 else None
     if target is None:
-        when_zero, gap, fake = (_chance(numbers) for _ in range(3))
+        when_zero, gap, fake = (draw_chance(numbers) for _ in range(3))
         when_zero = min(when_zero, Fraction(999, 1000))
         when_one = when_zero + gap * (1 - when_zero) * Fraction(4095, 4096)
+        when_one = when_one.limit_denominator(2**62)
         spec: Any = RapporHistogram(
             symbols=symbols, fake=fake, when_zero=when_zero, when_one=when_one
         )
@@ -328,7 +308,7 @@ def _bits(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     if setting.honest * max_value > MOST_POINTS:
         return None
     if target is None:
-        spec: Any = RRShuffle(max_value=max_value, randomise=_chance(numbers))
+        spec: Any = RRShuffle(max_value=max_value, randomise=draw_chance(numbers))
     else:
         spec = calibrate("rr-shuffle", target)
     report, rest = oracle.bits_report(max_value, spec.randomise / 2), setting.honest - 1
@@ -349,7 +329,7 @@ def _quantised(numbers: Numbers, setting: Setting, delta: float) -> Case:
     target = _target(numbers, setting, delta, max_value) if numbers.random() < 0.3 else None
     if target is None:
         bits = int(numbers.integers(1, min(max_value, 20) + 1))
-        spec: Any = QuantisedRR(max_value=max_value, bits=bits, randomise=_chance(numbers))
+        spec: Any = QuantisedRR(max_value=max_value, bits=bits, randomise=draw_chance(numbers))
     else:
         spec = calibrate("quantised-rr", target)
     report = oracle.quantised_report(max_value, spec.bits, spec.randomise)
@@ -366,7 +346,7 @@ def _one_bit(numbers: Numbers, setting: Setting, delta: float) -> Case:
     max_value, setting = _range(numbers, setting)
     target = _target(numbers, setting, delta, max_value) if numbers.random() < 0.3 else None
     if target is None:
-        spec: Any = OneBitShuffle(max_value=max_value, randomise=_chance(numbers))
+        spec: Any = OneBitShuffle(max_value=max_value, randomise=draw_chance(numbers))
     else:
         spec = calibrate("one-bit-mean", target)
     report, rest = oracle.one_bit_report(max_value, spec.randomise), setting.honest - 1
@@ -395,7 +375,7 @@ def _split(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
 
 
 def _split_spec(numbers: Numbers, setting: Setting, max_value: int) -> SplitMix:
-    rate = Fraction(max(1, round(4096 * _log_uniform(numbers, 0.05, 5))), 4096)
+    rate = Fraction(max(1, round(4096 * log_uniform(numbers, 0.05, 5))), 4096)
     shares = max(1, round(setting.users * float(numbers.choice([0.3, 1, 1, 2]))))
     need = least_modulus(max_value, rate, shares, setting.users)
     modulus = need if numbers.random() < 0.5 else 2 ** need.bit_length()
@@ -414,9 +394,9 @@ def _node_counts(numbers: Numbers, setting: Setting, delta: float) -> Case | Non
 
 
 def _node_counts_after_krr(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
-    spec, goal = _node_histogram(numbers, setting, delta, _log_uniform(numbers, 0.5, 10))
+    spec, goal = _node_histogram(numbers, setting, delta, log_uniform(numbers, 0.5, 10))
     if not spec.blanket:
-        spec = structs.replace(spec, blanket=_chance(numbers) * Fraction(4095, 4096))
+        spec = structs.replace(spec, blanket=draw_chance(numbers) * Fraction(4095, 4096))
     if (2 * spec.mean + 2) ** spec.symbols > 20 * MOST_POINTS:
         return None
     pairs = oracle.answered_node_pairs(
@@ -429,7 +409,7 @@ def _node_histogram(
     numbers: Numbers, setting: Setting, delta: float, epsilon_local: float | None
 ) -> tuple[Any, float | None]:
     symbols = int(numbers.integers(2, 9))
-    epsilon = _log_uniform(numbers, 0.05, 8)
+    epsilon = log_uniform(numbers, 0.05, 8)
     if numbers.random() < 0.6:
         target = Target(
             epsilon,
@@ -460,7 +440,7 @@ def _node_sum(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     else:
         least = NodeSum(
             max_value=max_value,
-            noise_epsilon=Fraction(max(1, round(4096 * _log_uniform(numbers, 0.1, 8))), 4096),
+            noise_epsilon=Fraction(max(1, round(4096 * log_uniform(numbers, 0.1, 8))), 4096),
             base=int(numbers.integers(2, max_value + 2)),
             mean=max_value,
         )
@@ -507,7 +487,7 @@ def _padded(numbers: Numbers, kind: str, setting: Setting, delta: float) -> Case
 
 def _padded_spec(numbers: Numbers, kind: str, setting: Setting, max_value: int) -> PaddedSpec:
     padding = int(numbers.choice([0, 1, 5, 20, 60]))
-    rate = Fraction(max(1, round(4096 * _log_uniform(numbers, 0.02, 5))), 4096)
+    rate = Fraction(max(1, round(4096 * log_uniform(numbers, 0.02, 5))), 4096)
     if kind == "geo-shuffle":
         return GeoShuffle(max_value=max_value, epsilon_geo=rate, padding=padding)
     shares = max(1, round(setting.users * float(numbers.choice([0.3, 1, 1, 2]))))
@@ -525,7 +505,7 @@ def _report(spec: PaddedSpec) -> Callable[[int], oracle.Law]:
 
 def _range(numbers: Numbers, setting: Setting) -> tuple[int, Setting]:
     """A largest value, small more often than not, and perhaps a largest distance below it."""
-    max_value = round(_log_uniform(numbers, 1, 12 if numbers.random() < 0.6 else 60))
+    max_value = round(log_uniform(numbers, 1, 12 if numbers.random() < 0.6 else 60))
     if numbers.random() < 0.05 and setting.honest <= 5:
         max_value = 1000
     reach = int(numbers.integers(1, max_value + 1)) if numbers.random() < 0.2 else None

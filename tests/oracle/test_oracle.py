@@ -143,6 +143,12 @@ def test_certified_exact_and_attained_are_in_order_on_drawn_cases(kind: str) -> 
     assert kind in table(verdicts)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_they_are_in_order_on_an_extreme_case(kind: str) -> None:
+    verdicts = run(11, [KINDS.index(kind)], math.inf, extreme=True)
+    assert not [violation for verdict in verdicts for violation in verdict.violations]
+
+
 def test_every_mechanism_is_drawn() -> None:
     assert set(MECHANISMS) <= set(KINDS)
 
