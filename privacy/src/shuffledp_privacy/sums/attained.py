@@ -191,11 +191,9 @@ def attained_delta(
     exact: ClampedSum | None, noise: SumNoise, clamped: float, distance: int, epsilon: float
 ) -> float:
     """Lower bound of δ for one distance at total ε, by the exact sum or by coupling (S6, S9)."""
-    growth = math.exp(min(epsilon, 700.0))
-    low = float(noise.divergence(np.array([distance]), np.array([epsilon]))[1][0]) - clamped * (
-        1 + growth
-    )
-    return max(0.0, low, 0.0 if exact is None else exact.delta(distance, epsilon))
+    low = float(noise.divergence(np.array([distance]), np.array([epsilon]))[1][0])
+    lost = float(_clamping_cost(clamped, np.array(epsilon)))
+    return max(0.0, low - lost, 0.0 if exact is None else exact.delta(distance, epsilon))
 
 
 def attained_totals(
@@ -209,8 +207,16 @@ def attained_totals(
     distance = np.array(steps, dtype=np.int64)
     # Never below E0, so that the goal is never too low.
     above, _ = noise.least(distance, delta, 0.0)
-    goal = (delta + clamped * (1.0 + np.exp(np.minimum(above, 700.0)))) * (1.0 + 1e-9)
+    goal = delta * (1.0 + 1e-9) + _clamping_cost(clamped, above)
     reachable = goal < 1.0
     low = np.where(reachable, noise.least(distance, np.where(reachable, goal, 0.5), 0.0)[1], 0.0)
     exactly = [0.0 if exact is None else exact.epsilon(step, delta) for step in steps]
     return [max(pair) for pair in zip(low.tolist(), exactly, strict=True)]
+
+
+def _clamping_cost(clamped: float, epsilons: Floats) -> Floats:
+    """δ1 (1 + e^E) at each total E, rounded up; the exponent is that of the product."""
+    if clamped == 0:
+        return np.zeros_like(epsilons)
+    grown = np.exp(np.minimum(epsilons + math.log(clamped), 700.0))
+    return (clamped + grown) * (1.0 + 1e-9)
