@@ -301,3 +301,19 @@ def test_the_mean_of_a_tail_beyond_all_tables_is_the_normal_one() -> None:
     deviation = noise.standard_deviation(1e12, 1e-3)
     assert noise.mean_of_tail(1e12, 1e-3, 0.025) == pytest.approx(2.3378 * deviation, rel=1e-3)
     assert noise.probabilities(1e12, 1e-3) is None
+
+
+@pytest.mark.parametrize(("rate", "top"), [(600, 3), (740, 1), (2000, 1), (3, 1000)])
+@pytest.mark.parametrize("users", [1, 5])
+def test_nothing_above_one_report_is_attained_where_e_to_epsilon_overflows(
+    rate: int, top: int, users: int
+) -> None:
+    """The round shows no more than the one report does: at most d ε_geo + ln(1 - δ) at δ.
+
+    Before: e^E was taken for e^700 above 700 nats.
+    """
+    spec = LocalLaplace(max_value=top, epsilon_geo=Fraction(rate))
+    # Pure d ε_geo implies δ(E) <= 1 - e^(E - d ε_geo).
+    most = rate * top + math.log(0.5)
+    bounds = epsilon_bounds(spec, Setting(users, users), 0.5)
+    assert most - 3 <= bounds.attained <= most * (1 + 1e-12) <= bounds.certified * (1 + 1e-9)

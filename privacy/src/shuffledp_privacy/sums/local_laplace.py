@@ -23,7 +23,7 @@ from shuffledp_core.mechanisms import LocalLaplace
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.histogram.binary import TwoOutputs
 from shuffledp_privacy.local.flags import COARSE, LEAST_BLANKET, MARGIN, RARE, Indices, Pair
-from shuffledp_privacy.numerics.rounding import down, up
+from shuffledp_privacy.numerics.rounding import UNIT, down, up
 from shuffledp_privacy.primitives.excess import Draw, mean_excess
 from shuffledp_privacy.primitives.inversion import TOLERANCE, attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.noise import LEAST_RATIO, rounded_ratio
@@ -349,10 +349,12 @@ class LocalLaplaceRound:
         cuts = cuts[cuts < distance]
         scale = 1 + math.exp(-rate)
         above = self.report.power(cuts + 1) / scale
-        below = self.report.power(distance - cuts) / scale
-        others = self.report.power(self.report.max_value - cuts) / scale * (self.honest - 1)
-        growth = math.exp(min(epsilon, 700.0))
-        seen = 1.0 - above - MARGIN - growth * (1 + MARGIN) * (below + others)
+        # e^E times chances, by the sum of the exponents: e^E alone may overflow.
+        least = epsilon * (1 + 4 * UNIT) - rate * np.array(
+            [distance - cuts, self.report.max_value - cuts]
+        )
+        below, others = np.exp(np.minimum(least, 700.0)) / scale
+        seen = 1.0 - above - MARGIN - (1 + MARGIN) * (below + others * (self.honest - 1))
         return max(0.0, float(seen.max(initial=0.0)))
 
     def _datasets(self) -> list[tuple[int, Pair]]:
@@ -406,7 +408,7 @@ def two_outputs(rate: Fraction, honest: int, *, noisier: bool = False) -> TwoOut
     """
     ratio = Fraction(rounded_ratio(rate))
     if noisier:
-        # Rounded down by at most 5 + 2 ε_geo units.
+        # One below `LEAST_RATIO` was taken for 0, others were rounded down by 5 + 2 ε_geo units.
         ratio = max(ratio, Fraction(LEAST_RATIO))
         ratio = min(Fraction(1), ratio * (1 + math.ceil(8 + 4 * rate) * Fraction(1, 2**53)))
     low = ratio / (1 + ratio)
