@@ -58,13 +58,14 @@ STEP = 2**16
 """Messages that are sealed at a time."""
 
 PATIENCE_SECONDS = 1800.0
+OPEN_MILLISECONDS = 3 * 3_600_000
 
 _STAGES = {
     node_pb2.ROUND_PHASE_MIXING: "mixing",
     node_pb2.ROUND_PHASE_RELAYING: "sending",
     node_pb2.ROUND_PHASE_DONE: "sending",
 }
-OPEN_MILLISECONDS = 3 * 3_600_000
+"""What the progress bar calls the phases of the node."""
 
 
 @dataclass

@@ -96,7 +96,9 @@ def main() -> None:
         "--kinds", default=",".join(KINDS), help="what is drawn in turn; default: %(default)s"
     )
     parser.add_argument(
-        "--extreme", action="store_true", help="chances near 0 and near 1, and δ near 1"
+        "--extreme",
+        action="store_true",
+        help="few users, probabilities near 0 and near 1, δ near 1",
     )
     options = parser.parse_args()
     kinds = options.kinds.split(",")

@@ -1,4 +1,4 @@
-"""What the cases of `make fuzz` draw: users, δ, and chances."""
+"""What the cases of `make fuzz` draw: users, δ and probabilities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Numbers = np.random.Generator
 
 
 class Extremes(np.random.Generator):
-    """Numbers for extreme cases: few users, chances as near to 0 and to 1 as 1e-9, δ near 1."""
+    """Random numbers that stand for extreme cases: few users, probabilities and δ near 0 and 1."""
 
 
 def draw_users(numbers: Numbers) -> int:

@@ -144,7 +144,7 @@ def test_certified_exact_and_attained_are_in_order_on_drawn_cases(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_they_are_in_order_on_an_extreme_case(kind: str) -> None:
+def test_certified_exact_and_attained_are_in_order_on_an_extreme_case(kind: str) -> None:
     verdicts = run(11, [KINDS.index(kind)], math.inf, extreme=True)
     assert not [violation for verdict in verdicts for violation in verdict.violations]
 

@@ -69,7 +69,7 @@ async def ended(system: LocalSystem, round_id: str) -> Signed:
 
 
 async def until_released(system: LocalSystem, round_id: str) -> None:
-    """Wait until the budget is back: after the announcement, if a node answered too late for it."""
+    """Wait until the charge is released: after the announcement if a node answers late."""
     while await charge_of(system, round_id) != "released":  # noqa: ASYNC110 - another process does it
         await asyncio.sleep(0.05)
 

@@ -42,9 +42,10 @@ def dilute(epsilon: float, share: Fraction) -> float:
 
     Rounded up.
     """
-    if epsilon > 700:  # e^ε overflows; e^-ε is then below 1e-304
-        ratio = float(share) + math.exp(-epsilon)
-        return math.log(ratio) + epsilon * ROUNDING if share > 0 else 0.0
+    if share == 0:
+        return 0.0
+    if epsilon > 700:  # e^ε overflows; the result is at most ε + ln(s + e^-ε)
+        return math.log(float(share) + math.exp(-epsilon)) + epsilon * ROUNDING
     return math.log1p(float(share) * math.expm1(epsilon)) * ROUNDING
 
 

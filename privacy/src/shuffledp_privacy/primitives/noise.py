@@ -37,13 +37,13 @@ CONTOUR_FROM = 64.0
 
 
 LEAST_RATIO: Final = 1e-290
-"""Smallest φ that is not taken for 0: its product with a share of 1e-9 still has all digits."""
+"""Smallest φ that counts as noise: its product with a shape of 1e-9 still has all its digits."""
 
 
 def rounded_ratio(epsilon: Fraction) -> float:
     """φ = exp(-epsilon) as a float, rounded down, so that the noise is never overstated.
 
-    0, which is no noise, below `LEAST_RATIO`.
+    Below `LEAST_RATIO` it is 0, which is no noise.
     """
     rate = float(epsilon)
     # The rounding of ε to a double is relative, so that φ may be off by ε 2^-53 of itself.

@@ -313,7 +313,7 @@ def _recurrence(
     for m in range(
         first, 0, -1
     ):  # downward, where the recurrence contracts; upward the other solution would take over
-        # Not m - below, which for a small shape has lost its digits at m = 1.
+        # Not m - below: at m = 1 that has lost the digits of a small shape.
         weight = (m - 1) + shape
         current = ratio * weight / (square * m - ratio * (m + below) * following)
         error = error * abs(m + below) / weight * current * following + _STEP_ERROR

@@ -215,8 +215,9 @@ def attained_totals(
 
 
 def _clamping_cost(clamped: float, epsilons: Floats) -> Floats:
-    """δ1 (1 + e^E) at each total E, rounded up; the exponent is that of the product."""
+    """δ1 (1 + e^E) at each total E >= 0, same shape, rounded up; at most about e^700."""
     if clamped == 0:
         return np.zeros_like(epsilons)
+    # The product by the sum of the exponents: e^E alone may overflow.
     grown = np.exp(np.minimum(epsilons + math.log(clamped), 700.0))
     return (clamped + grown) * (1.0 + 1e-9)
