@@ -274,6 +274,8 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, help="where there is room for 200 bytes a message")
     options = parser.parse_args()
+    if options.records < MESSAGES or options.records % MESSAGES:
+        parser.error(f"--records must be a multiple of {MESSAGES}, the messages of a user")
     # The nodes that are killed end calls in both directions, which gRPC would log with a traceback.
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
     logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
